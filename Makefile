@@ -1,0 +1,97 @@
+# SHM Tensor Pool. `make` alone lists the targets.
+#
+# `make demo` and `make test` set up everything they need on a fresh Debian or Ubuntu machine with
+# Python 3.11+ and Rust 1.85+. Each set-up step leaves a stamp in .build/, so later runs skip it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV   := $(CURDIR)/.venv
+BIN    := $(VENV)/bin
+STAMPS := .build
+RUST_SOURCES := $(shell find crates -name '*.rs' -not -path '*/fuzz/*') $(wildcard crates/*/Cargo.toml crates/*/cmake/*) Cargo.toml Cargo.lock .cargo/config.toml
+
+export VIRTUAL_ENV := $(VENV)
+export PATH := $(BIN):$(PATH)
+# pyo3 rebuilds when the interpreter it was built for changes: name one for maturin and cargo alike.
+export PYO3_PYTHON := $(BIN)/python
+
+##@ Everyday
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Two processes pass tensors through shared memory; needs nothing but this command.
+	@$(BIN)/tpool demo
+
+.PHONY: test
+test: build lint types layers deps trace test-rust test-python ## Every check and every test that CI runs.
+
+.PHONY: build
+build: $(STAMPS)/native ## Set up the machine and build the native module in release mode.
+
+##@ Checks (all part of `make test`)
+
+.PHONY: lint
+lint: $(STAMPS)/native ## Formatting and lint of Python and Rust, spelling.
+	@tools/say "checking style (ruff, codespell, rustfmt, clippy)"
+	@ruff format --check --quiet . && ruff check --quiet . && codespell
+	@cargo fmt --all --check && cargo clippy --release --quiet --workspace --all-targets -- -D warnings
+
+.PHONY: types
+types: $(STAMPS)/native ## mypy in strict mode, and the native module against its stub.
+	@tools/say "checking types (mypy, stubtest)"
+	@mypy --no-error-summary && MYPYPATH=python stubtest tensor_pool._native --ignore-disjoint-bases
+
+.PHONY: layers
+layers: $(STAMPS)/native ## Imports go downwards only.
+	@tools/say "checking layers (import-linter)"
+	@lint-imports --no-cache > $(STAMPS)/layers.log || { cat $(STAMPS)/layers.log; exit 1; }
+
+.PHONY: deps
+deps: $(STAMPS)/native ## No unused and no missing dependency.
+	@tools/say "checking dependencies (deptry)"
+	@deptry python 2> $(STAMPS)/deps.log || { cat $(STAMPS)/deps.log; exit 1; }
+
+.PHONY: trace
+trace: $(STAMPS)/native ## Each MUST that is declared done has a test or a reasoned exception.
+	@tools/say "checking traceability of requirements"
+	@python tools/trace.py
+
+.PHONY: test-rust
+test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the loom model included.
+	@tools/say "running the Rust tests"
+	@cargo test --release --quiet -p tp-core -p tp-aeron
+
+.PHONY: test-python
+test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
+	@tools/say "running the Python tests"
+	@pytest -m "not slow"
+
+##@ Release
+
+.PHONY: clean
+clean: ## Remove everything that was built here.
+	rm -rf .venv .build target dist site bench-results crates/tp-core/fuzz/target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find python -name '*.so' -delete
+
+# --- set-up steps -------------------------------------------------------------------------------
+
+$(STAMPS)/system: tools/setup-system
+	@mkdir -p $(STAMPS)
+	@tools/setup-system "$(PYTHON)"
+	@touch $@
+
+$(STAMPS)/venv: $(STAMPS)/system pyproject.toml tools/setup-venv
+	@tools/setup-venv "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/venv $(RUST_SOURCES)
+	@tools/say "building the native module (the first time takes about two minutes)"
+	@maturin develop --release --uv --quiet --extras cli
+	@touch $@

@@ -1,0 +1,144 @@
+"""Every error that the library raises on purpose.
+
+::
+
+    TensorPoolError
+    ├── ConfigError              (ValueError)       a configuration value is unknown, missing or out of range
+    ├── SchemaError              (ValueError)       a message schema is wrong, or a struct does not match it
+    ├── MalformedMessageError    (ValueError)       bytes that are not the message they claim to be
+    ├── TransportError           (ConnectionError)  Aeron could not do what was asked
+    │   ├── NoMediaDriverError                      no media driver serves that directory, or it died
+    │   ├── ChannelError         (ValueError)       a channel or stream id that Aeron refuses
+    │   └── BackPressureError                       the policy says raise, and the other side does not keep up
+    ├── NoDriverError            (ConnectionError)  no SHM driver answers
+    ├── RegionError              (OSError)          a file in shared memory can't be created, opened or trusted
+    │   ├── RegionUriError       (ValueError)       not of the form shm:file?path=/...
+    │   └── RegionFullError                         the file system has no room for the region
+    ├── FrameError                                  about one frame
+    │   ├── FrameTooLargeError   (ValueError)       larger than every payload pool of the stream
+    │   ├── FrameOverwrittenError                   the producer reused the slot while the frame was in use
+    │   ├── TensorLayoutError    (ValueError)       dtype, shape or strides that the layout can't carry
+    │   └── ClaimError                              claims committed out of order, twice, or too many of them
+    ├── ClosedError              (ValueError)       the object was closed
+    └── ForkedProcessError       (RuntimeError)     a handle of the parent process, used in a forked child
+
+Drops are data, not errors: a consumer counts them by reason in its statistics.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "TensorPoolError",
+    "ConfigError",
+    "SchemaError",
+    "MalformedMessageError",
+    "TransportError",
+    "NoMediaDriverError",
+    "ChannelError",
+    "BackPressureError",
+    "NoDriverError",
+    "RegionError",
+    "RegionUriError",
+    "RegionFullError",
+    "FrameError",
+    "FrameTooLargeError",
+    "FrameOverwrittenError",
+    "TensorLayoutError",
+    "ClaimError",
+    "ClosedError",
+    "ForkedProcessError",
+]
+
+
+class TensorPoolError(Exception):
+    """The parent of every error here.
+
+    Args:
+        message: What went wrong, with the values that matter.
+        hint: What to try, in one line; shown after the message.
+
+    Example:
+        >>> print(TensorPoolError("no stream named 'camera-1'", hint="`tpool streams` lists what is there"))
+        no stream named 'camera-1'
+          try: `tpool streams` lists what is there
+    """
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  try: {self.hint}"
+
+
+class ConfigError(TensorPoolError, ValueError):
+    """A configuration value is unknown, missing or out of range."""
+
+
+class SchemaError(TensorPoolError, ValueError):
+    """A message schema is wrong, or a struct does not match it."""
+
+
+class MalformedMessageError(TensorPoolError, ValueError):
+    """Bytes that are not the message they claim to be."""
+
+
+class TransportError(TensorPoolError, ConnectionError):
+    """Aeron could not do what was asked."""
+
+
+class NoMediaDriverError(TransportError):
+    """No media driver serves that directory, or it died."""
+
+
+class ChannelError(TransportError, ValueError):
+    """A channel or stream id that Aeron refuses."""
+
+
+class BackPressureError(TransportError):
+    """The other side does not keep up, and the policy says to raise."""
+
+
+class NoDriverError(TensorPoolError, ConnectionError):
+    """No SHM driver answers."""
+
+
+class RegionError(TensorPoolError, OSError):
+    """A file in shared memory can't be created, opened or trusted."""
+
+
+class RegionUriError(RegionError, ValueError):
+    """Not a region URI of the form ``shm:file?path=/...``."""
+
+
+class RegionFullError(RegionError):
+    """The file system has no room for the region."""
+
+
+class FrameError(TensorPoolError):
+    """About one frame."""
+
+
+class FrameTooLargeError(FrameError, ValueError):
+    """A frame larger than every payload pool of its stream."""
+
+
+class FrameOverwrittenError(FrameError):
+    """The producer reused the slot while the frame was in use."""
+
+
+class TensorLayoutError(FrameError, ValueError):
+    """A dtype, shape or strides that the layout can't carry."""
+
+
+class ClaimError(FrameError):
+    """Claims committed out of order, committed twice, or too many of them."""
+
+
+class ClosedError(TensorPoolError, ValueError):
+    """The object was closed."""
+
+
+class ForkedProcessError(TensorPoolError, RuntimeError):
+    """A handle of the parent process, used in a forked child."""
