@@ -68,8 +68,11 @@ def bind(struct_type: type[msgspec.Struct], layout: BlockLayout) -> BoundBlock:
     """
     name = struct_type.__name__
     # Read directly rather than through `msgspec.structs.fields`, which evaluates each annotation anew and
-    # takes longer than compiling all the schemas. Annotations must therefore be types, not strings.
+    # takes longer than compiling all the schemas.
     annotations = struct_type.__annotations__
+    if any(isinstance(annotation, str) for annotation in annotations.values()):
+        hint = "leave `from __future__ import annotations` out of its module"
+        raise SchemaError(f"{name}: its annotations are text, not types", hint=hint)
     fields = struct_type.__struct_fields__
     if fields != layout.attributes:
         raise SchemaError(

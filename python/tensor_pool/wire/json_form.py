@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -178,26 +179,24 @@ def _object(value: object, path: str) -> Mapping[str, Any]:
     return value
 
 
+@cache
+def _fields_of(struct_type: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(struct_type)}
+
+
 def _build(struct_type: type[StructT], value: object, path: str) -> StructT:
     """A struct from an object with its fields; what has a default may be missing."""
     given = _object(value, path)
-    names = struct_type.__struct_fields__
+    fields = _fields_of(struct_type)
     for name in given:
-        if name not in names:
-            raise MalformedMessageError(
-                f"{path}.{name}: there is no such field", hint=f"one of {', '.join(names)}"
-            )
-    required = names[: len(names) - len(struct_type.__struct_defaults__)]
-    for name in required:
-        if name not in given:
+        if name not in fields:
+            hint = f"one of {', '.join(fields)}"
+            raise MalformedMessageError(f"{path}.{name}: there is no such field", hint=hint)
+    for name, field in fields.items():
+        if field.required and name not in given:
             raise MalformedMessageError(f"{path}.{name}: missing")
-    annotations = struct_type.__annotations__
     return struct_type(
-        **{
-            name: _convert(annotations[name], given[name], f"{path}.{name}")
-            for name in names
-            if name in given
-        }
+        **{name: _convert(fields[name].type, value, f"{path}.{name}") for name, value in given.items()}
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire.bind import Message
 from tensor_pool.wire.compatibility import accepts_version
@@ -39,20 +41,14 @@ class Outcome(enum.Enum):
     """Bytes that are not the message they claim to be."""
 
 
-class RouterCounts:
+class RouterCounts(msgspec.Struct, gc=False):
     """How many messages had which outcome, since the router was made."""
 
-    __slots__ = ("handled", "malformed", "unhandled", "unknown", "unsupported_version")
-
-    def __init__(self) -> None:
-        self.handled = 0
-        self.unhandled = 0
-        self.unknown = 0
-        self.unsupported_version = 0
-        self.malformed = 0
-
-    def __repr__(self) -> str:
-        return f"RouterCounts({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+    handled: int = 0
+    unhandled: int = 0
+    unknown: int = 0
+    unsupported_version: int = 0
+    malformed: int = 0
 
 
 class Router:

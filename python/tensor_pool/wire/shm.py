@@ -155,12 +155,13 @@ def decode_superblock(buffer: "ReadableBuffer") -> ShmRegionSuperblock:
         MalformedMessageError: Shorter than 64 bytes, a wrong magic [WIRE-7.1-7] or an unknown region type.
     """
     data = memoryview(buffer).cast("B")[:SUPERBLOCK_BYTES].tobytes()
-    superblock, _ = _SUPERBLOCK.decode(data, 0, _SUPERBLOCK.block_length)
-    if superblock.magic != MAGIC:
+    magic = int.from_bytes(data[:8], "little")
+    if magic != MAGIC:
         raise MalformedMessageError(
-            f"a region starts with the number {MAGIC:#x}, not {superblock.magic:#x}",
+            f"a region starts with the number {MAGIC:#x}, not {magic:#x}",
             hint="is this a header.ring or a .pool file?",
         )
+    superblock, _ = _SUPERBLOCK.decode(data, 0, _SUPERBLOCK.block_length)
     return superblock
 
 

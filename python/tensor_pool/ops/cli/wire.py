@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
-from tensor_pool.wire.json_form import from_json_form, to_json_form
+from tensor_pool.wire.json_form import from_json_form, guess_kind, to_json_form
 
 __all__ = ["wire"]
 
@@ -71,14 +71,15 @@ def encode(context: click.Context, json_file: Path, output: Path) -> None:
 
 
 def _read(file: Path, limit: int) -> bytes:
-    """The content of a file; a region counts only up to the limit, anything else must not reach it."""
+    """The content of a file. Only a region may go on behind the limit: its start is all that matters."""
     try:
         with file.open("rb") as stream:
-            return stream.read(limit + 1)
+            content = stream.read(limit + 1)
     except OSError as e:
-        raise TensorPoolError(
-            f"can't be read: {e.strerror}", hint="check the path and its permissions"
-        ) from None
+        raise TensorPoolError(f"can't be read: {e.strerror}", hint="check the path") from None
+    if len(content) > limit and guess_kind(content) != "superblock":
+        raise TensorPoolError(f"larger than {limit >> 20} MiB, which no message is")
+    return content
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -66,7 +66,8 @@ def compile_decoder(block: BoundBlock, *, extensible: bool, may_lack_last_prefix
         may_lack_last_prefix: Whether the length of the last data may be missing at the very end.
     """
     layout = block.layout
-    name, expected, smallest = layout.name, layout.block_length, layout.minimum_size
+    name, expected = layout.name, layout.block_length
+    smallest = layout.minimum_size - (_LENGTH.size if may_lack_last_prefix else 0)
     head_for = _compile_heads(layout, extensible=extensible)
     exact_head = head_for(expected)
     adapt = _compile_adaptation(block)
