@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 from hypothesis import strategies as st
+
 from tensor_pool.wire.bind import GroupEntry, Message
 
 INTEGERS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8}
@@ -259,7 +260,9 @@ def blocks(draw: Any, name: str, depth: int) -> Block:
     block = Block(name, slack=draw(st.sampled_from([0, 0, 0, 1, 7])))
     end = 0
     for number in range(draw(st.integers(0, 4))):
-        made_by = draw(st.sampled_from([plain_fields, plain_fields, enum_fields, array_fields, hidden_fields]))
+        made_by = draw(
+            st.sampled_from([plain_fields, plain_fields, enum_fields, array_fields, hidden_fields])
+        )
         one: Field = draw(made_by(f"{name.replace('Part', '')}f{number}Part"))
         gap = draw(st.sampled_from([0, 0, 0, 3]))
         one.offset, one.explicit_offset = end + gap, gap > 0

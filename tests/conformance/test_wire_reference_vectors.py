@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
+
 from tensor_pool.wire import decode, encode
 from tensor_pool.wire.json_form import from_json_form, guess_kind, to_json_form
 from wire_vectors import VECTORS, read_reference, reference_entries

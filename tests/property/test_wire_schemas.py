@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from random_schemas import Block, schemas
 from tensor_pool.errors import MalformedMessageError, SchemaError
 from tensor_pool.wire import compile_schema

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import decode, encode, shm
 from tensor_pool.wire.messages import (
@@ -53,9 +54,7 @@ REVOKED = ShmLeaseRevoked(1, 2, 3, 4, Role.PRODUCER, LeaseRevokeReason.DETACHED)
 ANNOUNCE = ShmPoolAnnounce(
     1, 2, 3, 4, ClockDomain.MONOTONIC, 1, 8, 256, (PayloadPool(1, 8, 64, "uri"),), "uri"
 )
-SUPERBLOCK = shm.ShmRegionSuperblock(
-    shm.MAGIC, 1, 2, 3, shm.RegionType.HEADER_RING, 0, 8, 256, 0, 1, 2, 3
-)
+SUPERBLOCK = shm.ShmRegionSuperblock(shm.MAGIC, 1, 2, 3, shm.RegionType.HEADER_RING, 0, 8, 256, 0, 1, 2, 3)
 TENSOR = shm.TensorHeader(
     shm.Dtype.UINT8, shm.MajorOrder.ROW, 1, shm.ProgressUnit.NONE, 0, (1,) * 8, (0,) * 8
 )
@@ -63,12 +62,21 @@ TENSOR = shm.TensorHeader(
 BOOL = {"False": 0, "True": 1}
 CODES = {"OK": 0, "UNSUPPORTED": 1, "INVALID_PARAMS": 2, "REJECTED": 3, "INTERNAL_ERROR": 4}
 DTYPES = {
-    **{"UNKNOWN": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7},
-    **{"INT64": 8, "FLOAT32": 9, "FLOAT64": 10, "BOOLEAN": 11, "BYTES": 13, "BIT": 14},
+    "UNKNOWN": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7,
+    "INT64": 8, "FLOAT32": 9, "FLOAT64": 10, "BOOLEAN": 11, "BYTES": 13, "BIT": 14,
 }
 FORMATS = {
-    **{"NOTHING": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7},
-    **{"INT64": 8, "FLOAT32": 9, "FLOAT64": 10, "BOOLEAN": 11, "STRING": 12, "BYTES": 13, "BIT": 14, "REF": 15},
+    "NOTHING": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7,
+
+        "INT64": 8,
+        "FLOAT32": 9,
+        "FLOAT64": 10,
+        "BOOLEAN": 11,
+        "STRING": 12,
+        "BYTES": 13,
+        "BIT": 14,
+        "REF": 15
+    ,
 }
 
 PLACES = [

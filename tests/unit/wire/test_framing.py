@@ -6,6 +6,7 @@ import struct
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import MessageHeader, decode, encode, message_type, message_types, peek
 from tensor_pool.wire.framing import find_template, message_layouts

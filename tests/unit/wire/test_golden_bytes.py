@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+
 from tensor_pool.datatypes import Dtype, MajorOrder
 from tensor_pool.wire import decode, encode, message_types
 from tensor_pool.wire.messages import (
@@ -498,7 +499,9 @@ def test_event_message_as_a_strict_parser_lays_it_out():
     ("message", "expected"),
     [
         pytest.param(
-            FrameDescriptor(1, 2, 3), "28 00 04 00 84 03 01 00", marks=pytest.mark.req("WIRE-16-1", "WIRE-16-2")
+            FrameDescriptor(1, 2, 3),
+            "28 00 04 00 84 03 01 00",
+            marks=pytest.mark.req("WIRE-16-1", "WIRE-16-2"),
         ),
         pytest.param(
             ShmLeaseKeepalive(1, 2, 3, Role.CONSUMER, 4),
