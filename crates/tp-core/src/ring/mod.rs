@@ -1,0 +1,11 @@
+//! Rings: one writer, any number of readers, nobody waits for anybody.
+
+mod geometry;
+mod reader;
+mod snapshot;
+mod writer;
+
+pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
+pub use reader::{Borrowed, PrefixRead, RingReader};
+pub use snapshot::SnapshotReader;
+pub use writer::{Claim, ClaimError, RingWriter};
