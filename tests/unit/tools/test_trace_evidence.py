@@ -143,6 +143,11 @@ def test_one_comment_speaks_for_one_function(repository):
     assert repository.tests_of("AB-1-1") == ["crates/core/src/ring.rs::first"]
 
 
+def test_a_test_lends_its_attribute_to_no_later_function(repository):
+    repository.write("crates/core/src/ring.rs", "#[test]\nfn first() {}\n// req: AB-1-1\nfn plain() {}\n")
+    assert repository.errors() == ["crates/core/src/ring.rs:3: a req comment that is not above a test"]
+
+
 def test_build_outputs_are_not_read(repository):
     repository.write("crates/core/target/gen.rs", "// req: AB-1-1\n#[test]\nfn shows() {}")
     assert repository.tests_of("AB-1-1") == []
