@@ -64,18 +64,9 @@ impl RingReader {
         seqlock::begin_read(self.commit_word(seq))
     }
 
-    /// The highest committed sequence number, if any frame is there. Looks at every slot.
-    pub fn newest(&self) -> Option<u64> {
-        let slots = (0..u64::from(self.geometry().nslots)).map(|index| self.peek(index));
-        slots.filter(|commit| commit.is_committed()).map(Commit::seq).max()
-    }
-
-    /// The lowest committed sequence number that is still there.
-    pub fn oldest(&self) -> Option<u64> {
-        let nslots = u64::from(self.geometry().nslots);
-        let newest = self.newest()?;
-        let slots = (0..nslots).map(|index| self.peek(index)).filter(|commit| commit.is_committed());
-        slots.map(Commit::seq).filter(|seq| *seq <= newest && newest - seq < nslots).min()
+    /// The commit words of all slots.
+    pub fn commits(&self) -> impl Iterator<Item = Commit> {
+        (0..u64::from(self.geometry().nslots)).map(|index| self.peek(index))
     }
 
     /// Reads and checks the header of frame `seq`. The payload is not looked at.
@@ -130,9 +121,8 @@ pub(super) fn expect(seen: Commit, seq: u64) -> Result<(), DropReason> {
     }
     Err(match seen.seq() {
         held if held > seq => DropReason::Overwritten,
-        held if held == seq && seen.0 != 0 => DropReason::InProgress,
         // A fresh slot holds 0, which also spells "frame 0 is being written".
-        0 if seq == 0 => DropReason::InProgress,
+        held if held == seq => DropReason::InProgress,
         _ => DropReason::Stale,
     })
 }

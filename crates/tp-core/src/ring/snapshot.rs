@@ -12,6 +12,7 @@ use crate::drops::DropReason;
 use crate::layout::{SLOT_BYTES, slot_offset, superblock as at};
 use crate::region::{Access, BaseDirs, Mapping, RegionError};
 use crate::seqlock::Commit;
+use super::cursor::Source;
 use crate::slot::{self, FrameRecord, slot_index};
 
 /// A ring read by copying. What it returns is always whole and private.
@@ -69,15 +70,11 @@ impl SnapshotReader {
         if read { Ok(Commit(u64::from_le_bytes(word))) } else { Err(DropReason::Truncated) }
     }
 
-    /// The highest committed sequence number, if any frame is there.
-    pub fn newest(&self) -> Option<u64> {
-        let nslots = self.geometry().nslots as usize;
-        let mut ring = vec![0; nslots * SLOT_BYTES];
-        if !self.files.header.read_at(&mut ring, slot_offset(0)) {
-            return None;
-        }
-        let commits = ring.chunks_exact(SLOT_BYTES).map(|slot| Commit(get(slot, 0)));
-        commits.filter(|commit| commit.is_committed()).map(Commit::seq).max()
+    /// The commit words of all slots; none when the file is too short.
+    pub fn commits(&self) -> Option<Vec<Commit>> {
+        let mut ring = vec![0; self.geometry().nslots as usize * SLOT_BYTES];
+        let read = self.files.header.read_at(&mut ring, slot_offset(0));
+        read.then(|| ring.chunks_exact(SLOT_BYTES).map(|slot| Commit(get(slot, 0))).collect())
     }
 
     /// Copies frame `seq` into what `allocate` returns for its length; accepts it only when nothing changed meanwhile.
@@ -111,5 +108,30 @@ impl SnapshotReader {
             return Err(DropReason::ChangedWhileReading);
         }
         Ok((record, payload))
+    }
+}
+
+impl Source for SnapshotReader {
+    type Frame = (FrameRecord, Vec<u8>);
+
+    fn bell(&self) -> u32 {
+        self.bell_seen().unwrap_or(0)
+    }
+
+    fn nslots(&self) -> u64 {
+        self.geometry().nslots.into()
+    }
+
+    fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+        self.peek(seq)
+    }
+
+    fn committed(&self) -> Vec<u64> {
+        let commits = self.commits().unwrap_or_default();
+        commits.into_iter().filter(|commit| commit.is_committed()).map(Commit::seq).collect()
+    }
+
+    fn take(&self, seq: u64) -> Result<Self::Frame, DropReason> {
+        self.read(seq, |record| vec![0; record.header.values_len_bytes as usize])
     }
 }
