@@ -135,7 +135,7 @@ class RingWriter:
 
         Raises:
             FrameTooLargeError: No pool is large enough. The frame is dropped; nothing was written.
-            TensorLayoutError: The wire has no such element type, or the shape has 0 or more than 8 dimensions.
+            TensorLayoutError: The wire has no such element type, or not 1 to 8 dimensions.
             ClaimError: A claim is still open.
         """
 
@@ -242,7 +242,7 @@ class RingReader:
         """What is there of frame `seq`, of which the producer has reported `filled_bytes`: provisional."""
 
     def wait(self, timeout: float) -> bool:
-        """Sleeps until the producer rings, at most `timeout` seconds; true when it has since the last `poll`."""
+        """Sleeps until the producer rings, at most `timeout` seconds; true if it has since the last `poll`."""
 
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""
@@ -360,7 +360,7 @@ class Frame:
         """
 
     def copy_into(self, out: Buffer) -> bool:
-        """Copies the payload's bytes into a writable, contiguous buffer; false when it was overwritten meanwhile."""
+        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
 
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...

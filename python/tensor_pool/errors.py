@@ -9,9 +9,9 @@
     ├── TransportError           (ConnectionError)  Aeron could not do what was asked
     │   ├── NoMediaDriverError                      no media driver serves that directory, or it died
     │   ├── ChannelError         (ValueError)       a channel or stream id that Aeron refuses
-    │   └── BackPressureError                       the policy says raise, and the other side does not keep up
+    │   └── BackPressureError                       the other side does not keep up (policy: raise)
     ├── NoDriverError            (ConnectionError)  no SHM driver answers
-    ├── RegionError              (OSError)          a file in shared memory can't be created, opened or trusted
+    ├── RegionError              (OSError)          a shared-memory file can't be made, opened or trusted
     │   ├── RegionUriError       (ValueError)       not of the form shm:file?path=/...
     │   └── RegionFullError                         the file system has no room for the region
     ├── FrameError                                  about one frame
