@@ -12,7 +12,6 @@ Example:
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import (
     BackPressureError,
@@ -36,7 +35,10 @@ from tensor_pool.errors import (
     TransportError,
 )
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without ten milliseconds of importing typing
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from tensor_pool.config import Config, load_config
     from tensor_pool.datatypes import Dtype, MajorOrder
 

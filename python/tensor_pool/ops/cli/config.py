@@ -40,7 +40,7 @@ def config() -> None:
       ./tensor-pool.toml
       ~/.config/tensor-pool/tensor-pool.toml
       /etc/tensor-pool/tensor-pool.toml
-    """
+    """  # noqa: D301 - click's mark for text that stays as it is
 
 
 @config.command

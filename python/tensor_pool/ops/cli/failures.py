@@ -45,24 +45,8 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
           try: `tpool up` starts one
         3
     """
-    match error:
-        case click.exceptions.Exit():
-            return error.exit_code
-        case click.exceptions.Abort():
-            # Ctrl-C and the end of input at a question arrive as their cause; said quietly.
-            return EXIT_PROBLEMS if error.__cause__ is None else EXIT_INTERRUPTED
-        case click.exceptions.NoArgsIsHelpError():
-            error.show()
-            return EXIT_USAGE
-        case click.UsageError():
-            command = "tpool" if error.ctx is None else error.ctx.command_path
-            click.echo(f"error: {error.format_message()}", err=True)
-            click.echo(f"   at: {command}", err=True)
-            click.echo(f"  try: `{command} --help`", err=True)
-            return EXIT_USAGE
-        case click.ClickException():
-            click.echo(f"error: {error.format_message()}", err=True)
-            return error.exit_code
+    if isinstance(error, click.exceptions.Exit | click.exceptions.Abort | click.ClickException):
+        return _report_click(error)
     if with_traceback:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     if isinstance(error, TensorPoolError):
@@ -72,6 +56,25 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
     click.echo(f"   at: {_raised_at(error)}", err=True)
     click.echo("  try: `tpool --debug ...` for a report, with `tpool version --verbose`", err=True)
     return EXIT_PROBLEMS
+
+
+def _report_click(error: click.exceptions.Exit | click.exceptions.Abort | click.ClickException) -> int:
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.exceptions.Abort():
+            # Ctrl-C and the end of input at a question arrive as their cause; said quietly.
+            return EXIT_PROBLEMS if error.__cause__ is None else EXIT_INTERRUPTED
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+        case click.UsageError():
+            command = "tpool" if error.ctx is None else error.ctx.command_path
+            click.echo(f"error: {error.format_message()}", err=True)
+            click.echo(f"   at: {command}", err=True)
+            click.echo(f"  try: `{command} --help`", err=True)
+        case _:
+            click.echo(f"error: {error.format_message()}", err=True)
+    return error.exit_code
 
 
 def _exit_code(error: TensorPoolError) -> int:
