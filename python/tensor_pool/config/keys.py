@@ -6,6 +6,7 @@ All of it is taken from the annotations of the section structs; nothing is writt
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -76,7 +77,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
             value = msgspec.convert(raw, self.annotation)
         except msgspec.ValidationError as e:
             # Of a list or table say which part is wrong; of anything else `allowed` says more than msgspec.
-            raise ValueError(str(e) if " - at `$" in str(e) else "") from None
+            reason = str(e) if " - at `$" in str(e) else ""
+            raise ValueError(re.sub(r"Expected `str` matching regex '.*'", "not allowed", reason)) from None
         if self.is_power_of_two and value.bit_count() != 1:
             raise ValueError("not a power of two")
         return value

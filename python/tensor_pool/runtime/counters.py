@@ -56,7 +56,11 @@ class CounterType(enum.Enum):
 
 
 class Counter(Protocol):
-    """One 64-bit cell with a single writer; anybody may read it at any time."""
+    """One 64-bit cell with a single writer; anybody may read it at any time.
+
+    No method ever raises: a cell that was closed, or whose media driver is gone, keeps counting for nobody.
+    An agent must not fail because of what it counts with.
+    """
 
     @property
     def value(self) -> int:

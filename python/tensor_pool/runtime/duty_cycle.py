@@ -71,10 +71,3 @@ class DutyCycle:
                 self._longest.set(taken_ns)
             if taken_ns > self._overrun_ns:
                 self._overruns.add()
-
-    def close(self) -> None:
-        """Close the agent, and its counters whatever it raises."""
-        try:
-            self.agent.on_close()
-        finally:
-            self.counters.close()

@@ -105,10 +105,11 @@ class AgentInvoker:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._is_started:
-            self._cycle.close()
-        else:
-            self._cycle.counters.close()
+        try:
+            if self._is_started:
+                self.agent.on_close()
+        finally:
+            self.counters.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -130,6 +130,9 @@ class AgentRunner:
         self._pid = os.getpid()
         self._stop = threading.Event()
         self._started = threading.Event()
+        # Instead of Thread.join() and is_alive(): after a Ctrl-C in join() Python before 3.13 believes that the
+        # thread has ended.
+        self._ended = threading.Event()
         self._lock = threading.Lock()  # guards the step from "not started" to one of its two successors
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -152,8 +155,8 @@ class AgentRunner:
 
     @property
     def is_running(self) -> bool:
-        """Whether the agent's thread is alive in this process."""
-        return self._thread is not None and self._pid == os.getpid() and self._thread.is_alive()
+        """Whether the agent was started in this process and has not ended."""
+        return self._thread is not None and self._pid == os.getpid() and not self._ended.is_set()
 
     def start(self) -> Self:
         """Start the thread and wait until the agent has started.
@@ -174,26 +177,27 @@ class AgentRunner:
                     f"the runner of {self.agent.name} was started or closed before",
                     hint="make a new runner for each start",
                 )
-            thread = threading.Thread(target=self._run, name=self.agent.name, daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = threading.Thread(target=self._run, name=self.agent.name, daemon=True)
         _close_at_exit(self)
         try:
+            self._thread.start()
             self._started.wait()
-        except BaseException:  # Ctrl-C while the agent starts
+        except RuntimeError:  # the system has no thread left
+            self._ended.set()
+            self.counters.close()
+            raise
+        except BaseException:  # Ctrl-C while the agent starts, perhaps before its thread runs
             self._stop.set()
             raise
         if self._start_failed:
-            thread.join(self.close_timeout_s)
             assert self._error is not None
             raise self._error
         return self
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the agent has ended by itself or by `close` elsewhere; says whether it has."""
-        thread = self._thread
-        if thread is not None and self.is_running and thread is not threading.current_thread():
-            thread.join(timeout_s)
+        if self.is_running and self._thread is not threading.current_thread():
+            self._ended.wait(timeout_s)
         return not self.is_running
 
     def close(self, timeout_s: float | None = None) -> bool:
@@ -212,7 +216,7 @@ class AgentRunner:
         with self._lock:
             self._stop.set()
             if self._thread is None:
-                self._cycle.counters.close()
+                self.counters.close()
         timeout_s = self.close_timeout_s if timeout_s is None else timeout_s
         if self.wait(timeout_s):
             return True
@@ -239,9 +243,12 @@ class AgentRunner:
             if self._start_agent():
                 self._work_until_stopped()
         finally:
-            self._close_agent()
-            # A failed start is reported only now, so that its `start()` returns after `on_close`.
-            self._started.set()
+            try:
+                self._close_agent()
+            finally:
+                self._ended.set()
+                # A failed start is reported only now, so that its `start()` returns after `on_close`.
+                self._started.set()
 
     def _start_agent(self) -> bool:
         try:
@@ -277,14 +284,16 @@ class AgentRunner:
 
     def _close_agent(self) -> None:
         try:
-            self._cycle.close()
+            self.agent.on_close()
         except BaseException as e:  # nobody above would see it
             self._note(e)
             self._error = self._error or e
+        finally:
+            self.counters.close()
 
     def _note(self, error: BaseException) -> None:
-        self._cycle.errors.add()
         self.error_log.record(error, self._clock.realtime_ns())
+        self._cycle.errors.add()
 
     def _position(self) -> str:
         """Where the agent's thread is now: the last thing to know about an agent that does not end."""
