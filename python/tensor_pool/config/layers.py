@@ -28,6 +28,7 @@ __all__ = [
     "Setting",
     "find_file",
     "parse_assignment",
+    "printable",
     "read_environment",
     "read_file",
     "read_overrides",
@@ -37,6 +38,7 @@ FILE_NAME: Final = "tensor-pool.toml"
 FILE_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
 """The environment variable that names the configuration file."""
 
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}  # ASCII that is not printable
 _LARGEST_FILE: Final = 256 * 1024  # bytes; real files have a few thousand
 _SHORTHANDS: Final = {f"{ENVIRONMENT_PREFIX}AERON_DIR": "aeron.dir"}
 """Variables that people meet in the documentation of every command, beside their regular names."""
@@ -54,7 +56,7 @@ class Origin(msgspec.Struct, frozen=True):
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.detail}".rstrip()
+        return printable(f"{self.kind} {self.detail}".rstrip())
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -65,6 +67,18 @@ class Setting(msgspec.Struct, frozen=True):
     origin: Origin
     is_text: bool = False
     """Whether the value is text to be read, or a value with a type already."""
+
+
+def printable(text: str) -> str:
+    r"""Text that a terminal shows and does not obey, on one line.
+
+    Example:
+        >>> print(printable("bell\a and\nline"))
+        bell\x07 and\x0aline
+    """
+    if text.isprintable():
+        return text
+    return text.encode("ascii", "backslashreplace").decode().translate(_ESCAPES)
 
 
 def find_file(explicit: str | Path | None, environ: Mapping[str, str]) -> Path | None:

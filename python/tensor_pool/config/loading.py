@@ -10,7 +10,7 @@ import msgspec
 
 from tensor_pool.config import layers
 from tensor_pool.config.keys import Key, find_key, nearest_key, section_keys
-from tensor_pool.config.layers import Origin, Setting
+from tensor_pool.config.layers import Origin, Setting, printable
 from tensor_pool.config.registry import SECTIONS, section_type
 from tensor_pool.config.sections import (
     AeronSection,
@@ -239,6 +239,9 @@ def _is_empty_section(setting: Setting) -> bool:
 
 def _unknown(path: str, where: str) -> Problem:
     shown = _shorten(path)
+    if path in SECTIONS:
+        hint = f"write [{path}] and its keys below it: {', '.join(section_keys(path))}"
+        return Problem(key=path, what=f"{path} is a section, not a key", where=where, hint=hint)
     section, _, name = path.partition(".")
     nearest = nearest_key(path)
     if nearest is not None:
@@ -272,5 +275,5 @@ def _error_of(problems: Sequence[Problem]) -> ConfigError:
 
 
 def _shorten(text: str) -> str:
-    text = text.encode("ascii", "backslashreplace").decode() if not text.isprintable() else text
+    text = printable(text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."

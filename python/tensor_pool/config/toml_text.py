@@ -56,8 +56,7 @@ def config_toml(config: Config) -> str:
         if entry.key.section != section:
             section = entry.key.section
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
-        origin = " ".join(str(entry.origin).split())  # a comment ends with its line
-        lines.append(f"{entry.key.name} = {_key_value(entry.key, entry.value)}  # {origin}")
+        lines.append(f"{entry.key.name} = {_key_value(entry.key, entry.value)}  # {entry.origin}")
     return "\n".join(lines) + "\n"
 
 

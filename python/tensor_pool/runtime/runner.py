@@ -130,8 +130,8 @@ class AgentRunner:
         self._pid = os.getpid()
         self._stop = threading.Event()
         self._started = threading.Event()
-        # Instead of Thread.join() and is_alive(): after a Ctrl-C in join() Python before 3.13 believes that the
-        # thread has ended.
+        # Instead of Thread.join() and is_alive(): after a Ctrl-C in join(), Python before 3.13 believes that
+        # the thread has ended.
         self._ended = threading.Event()
         self._lock = threading.Lock()  # guards the step from "not started" to one of its two successors
         self._thread: threading.Thread | None = None

@@ -7,22 +7,22 @@ to install.
 from __future__ import annotations
 
 import sys
+from importlib import util
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run ``tpool`` with the arguments of this process and end the process with its exit code."""
-    try:
-        try:
-            from tensor_pool.ops.cli.root import run  # noqa: PLC0415 - see the module's docstring
-        except ModuleNotFoundError as e:
-            if e.name not in {"click", "rich"}:
-                raise
-            print(  # noqa: T201 - there is no click to print with
-                f"error: tpool needs {e.name}: pip install 'shm-tensor-pool[cli]'", file=sys.stderr
+    for package in ("click", "rich"):
+        if util.find_spec(package) is None:
+            print(  # noqa: T201 - there may be no click to print with
+                f"error: tpool needs {package}: pip install 'shm-tensor-pool[cli]'", file=sys.stderr
             )
             sys.exit(2)
+    try:
+        from tensor_pool.ops.cli.root import run  # noqa: PLC0415 - see the module's docstring
+
         sys.exit(run())
     except KeyboardInterrupt:  # Ctrl-C while modules load; later ones are handled in run()
         sys.exit(130)
