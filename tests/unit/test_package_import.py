@@ -46,8 +46,8 @@ def test_every_error_of_the_library_is_public() -> None:
 
 
 def test_unknown_attribute_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'conect'"):
-        tensor_pool.conect  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'konnect'"):
+        tensor_pool.konnect  # noqa: B018
 
 
 def test_version_is_that_of_the_installed_distribution() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "Entry", "Problem", "check_file", "load_config"]
 
-SectionT = TypeVar("SectionT", bound=Section)
+AnySection = TypeVar("AnySection", bound=Section)
 
 _DEFAULT: Final = Origin("default")
 _LONGEST_SHOWN: Final = 80  # characters of a refused value
@@ -74,7 +74,7 @@ class Config:
         self.file = file
         """The file that was read, if any."""
 
-    def __getitem__(self, struct: type[SectionT]) -> SectionT:
+    def __getitem__(self, struct: type[AnySection]) -> AnySection:
         """A section by its struct.
 
         Raises:

@@ -113,9 +113,9 @@ class TestRefusals:
         assert error.where == f"file {tmp_path / 'tensor-pool.toml'}"
 
     def test_the_environment_is_checked_the_same_way(self) -> None:
-        with pytest.raises(ConfigError, match=r"unknown key log\.levle") as caught:
-            load(environ={"TENSOR_POOL__LOG__LEVLE": "debug"})
-        assert caught.value.where == "environment TENSOR_POOL__LOG__LEVLE"
+        with pytest.raises(ConfigError, match=r"unknown key log\.llevel") as caught:
+            load(environ={"TENSOR_POOL__LOG__LLEVEL": "debug"})
+        assert caught.value.where == "environment TENSOR_POOL__LOG__LLEVEL"
         assert caught.value.hint == "did you mean log.level?"
 
     def test_so_are_overrides(self) -> None:
@@ -146,8 +146,8 @@ class TestRefusals:
         assert "tensor-pool.toml" in str(caught.value.where)
 
     def test_a_key_that_does_not_exist_has_no_origin(self) -> None:
-        with pytest.raises(ConfigError, match=r"unknown key log\.levl"):
-            load().origin("log.levl")
+        with pytest.raises(ConfigError, match=r"unknown key log\.lleve"):
+            load().origin("log.lleve")
 
 
 class TestCheckFile:

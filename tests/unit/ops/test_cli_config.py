@@ -53,11 +53,11 @@ class TestShow:
         assert "file other.toml" in tpool("config", "show", "--config", "other.toml").out
 
     def test_wrong_configuration_is_exit_code_2_in_three_lines(self, tpool) -> None:
-        outcome = tpool("config", "show", "--set", "log.levle=debug")
+        outcome = tpool("config", "show", "--set", "log.llevel=debug")
 
         assert outcome.code == 2
         assert outcome.err.splitlines() == [
-            "error: unknown key log.levle",
+            "error: unknown key log.llevel",
             "   at: command line",
             "  try: did you mean log.level?",
         ]
@@ -75,7 +75,7 @@ class TestCheck:
         assert tpool("config", "check", "good.toml") == (0, "good.toml: ok\n", "")
 
     def test_every_problem_is_listed_and_the_exit_code_is_1(self, tpool, tmp_path: Path) -> None:
-        (tmp_path / "bad.toml").write_text("[log]\nlevel = 'loud'\nlevle = 'debug'\n")
+        (tmp_path / "bad.toml").write_text("[log]\nlevel = 'loud'\nllevel = 'debug'\n")
         outcome = tpool("config", "check", "bad.toml", "--format", "jsonl")
         problems = [json.loads(line) for line in outcome.out.splitlines()]
 
@@ -88,13 +88,13 @@ class TestCheck:
                 "file": "bad.toml",
             },
             {
-                "key": "log.levle",
-                "problem": "unknown key log.levle",
+                "key": "log.llevel",
+                "problem": "unknown key log.llevel",
                 "try": "did you mean log.level?",
                 "file": "bad.toml",
             },
         ]
-        assert "log.levle" in tpool("config", "check", "bad.toml").out
+        assert "log.llevel" in tpool("config", "check", "bad.toml").out
 
     def test_what_is_not_toml_is_a_problem_too(self, tpool, tmp_path: Path) -> None:
         (tmp_path / "bad.toml").write_text("[log")

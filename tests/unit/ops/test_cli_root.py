@@ -191,9 +191,12 @@ class TestVersion:
     def test_packages_that_are_missing_are_facts_too(self, tpool, monkeypatch: pytest.MonkeyPatch) -> None:
         from importlib import metadata
 
+        import tensor_pool
+
         def not_found(name: str) -> str:
             raise metadata.PackageNotFoundError(name)
 
+        assert tensor_pool.__version__  # remembered from now on, and so not touched by this test
         monkeypatch.setattr(metadata, "version", not_found)
         outcome = tpool("version", "-v")
 

@@ -170,7 +170,7 @@ class TestJson:
             object(),
             {"deep": [math.inf]},
         ],
-        ids=repr,
+        ids=["nan", "keys", "surrogate", "bytes", "object", "deep infinity"],
     )
     def test_odd_extras_still_give_a_line_of_json(self, stream: io.StringIO, odd: object) -> None:
         LOGGER.info("x", extra={"odd": odd})
