@@ -73,7 +73,20 @@ test-python: $(STAMPS)/native ## Unit, property, conformance and integration tes
 	@tools/say "running the Python tests"
 	@pytest -m "not slow"
 
+##@ Measuring
+
+.PHONY: bench
+bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goal; saved in bench-results/.
+	@tools/say "measuring (about two minutes; close other programs)"
+	@python bench/foundation.py
+
 ##@ Release
+
+.PHONY: wheel
+wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in dist/, installed and tried in a bare environment.
+	@tools/say "building the wheel"
+	@rm -rf dist && maturin build --release --quiet --out dist
+	@tools/check-wheel dist/*.whl
 
 .PHONY: clean
 clean: ## Remove everything that was built here.

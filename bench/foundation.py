@@ -73,7 +73,9 @@ def rounds(size: int) -> range:
     return range(max(60, min(4000, (4 << 30) // size)))
 
 
-def interleaved(size: int, ours: Callable[[int], object], bare: Callable[[int], object]) -> tuple[float, float]:
+def interleaved(
+    size: int, ours: Callable[[int], object], bare: Callable[[int], object]
+) -> tuple[float, float]:
     """Median times of both in microseconds."""
     times: tuple[list[int], list[int]] = ([], [])
     for n in rounds(size):
@@ -169,7 +171,9 @@ def measure_codecs(results: Results) -> None:
             header_region_uri="shm:file?path=/dev/shm/header.ring",
         )
     )
-    results.add("decode announce with 3 pools", best_us(lambda: wire.decode(announce), 50_000), "us", at_most=6)
+    results.add(
+        "decode announce with 3 pools", best_us(lambda: wire.decode(announce), 50_000), "us", at_most=6
+    )
     descriptor = _native.FrameDescriptor(stream_id=1, epoch=1, seq=1).encode()
     decode = _native.FrameDescriptor.decode
     results.add("decode descriptor (Rust)", best_us(lambda: decode(descriptor), 500_000), "us", at_most=0.2)

@@ -36,7 +36,13 @@ class Results:
     figures: list[Result] = field(default_factory=list)
 
     def add(
-        self, name: str, value: float, unit: str, *, at_most: float | None = None, at_least: float | None = None
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
     ) -> None:
         """Adds a figure, judged by at most one of the two bounds."""
         goal, meets = None, None
@@ -57,7 +63,8 @@ class Results:
         print(f"\n{self.name}\n{'-' * len(self.name)}")
         for figure in self.figures:
             mark = {None: "", True: "ok", False: "MISSED"}[figure.meets]
-            print(f"{figure.name:<{width}}  {figure.value:>12,.3f} {figure.unit:<9} {figure.goal or '':<12} {mark}")
+            goal = figure.goal or ""
+            print(f"{figure.name:<{width}}  {figure.value:>12,.3f} {figure.unit:<9} {goal:<12} {mark}")
         DIRECTORY.mkdir(exist_ok=True)
         path = DIRECTORY / f"{self.name}.json"
         path.write_text(json.dumps([asdict(figure) for figure in self.figures], indent=1) + "\n")

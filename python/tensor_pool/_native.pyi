@@ -242,7 +242,7 @@ class RingReader:
         """What is there of frame `seq`, of which the producer has reported `filled_bytes`: provisional."""
 
     def wait(self, timeout: float) -> bool:
-        """Sleeps until the producer rings, at most `timeout` seconds; true if it has since the last `poll`."""
+        """Sleeps until the producer rings, for at most `timeout` seconds; did it since the last `poll`?"""
 
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""
