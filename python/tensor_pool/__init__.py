@@ -39,6 +39,15 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without ten milliseconds 
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from tensor_pool._native import (
+        Claim,
+        Frame,
+        RingAddress,
+        RingReader,
+        RingWriter,
+        create_ring,
+        wait_any,
+    )
     from tensor_pool.config import Config, load_config
     from tensor_pool.datatypes import Dtype, MajorOrder
 
@@ -49,6 +58,14 @@ __all__ = [
     # tensors
     "Dtype",
     "MajorOrder",
+    # rings
+    "Claim",
+    "Frame",
+    "RingAddress",
+    "RingReader",
+    "RingWriter",
+    "create_ring",
+    "wait_any",
     # configuration
     "Config",
     "load_config",
@@ -75,10 +92,17 @@ __all__ = [
 ]
 
 _LAZY: Final = {
+    "Claim": "tensor_pool._native",
     "Config": "tensor_pool.config",
     "Dtype": "tensor_pool.datatypes",
+    "Frame": "tensor_pool._native",
     "MajorOrder": "tensor_pool.datatypes",
+    "RingAddress": "tensor_pool._native",
+    "RingReader": "tensor_pool._native",
+    "RingWriter": "tensor_pool._native",
+    "create_ring": "tensor_pool._native",
     "load_config": "tensor_pool.config",
+    "wait_any": "tensor_pool._native",
 }
 """Public names and the modules that define them, imported when the name is first used."""
 
