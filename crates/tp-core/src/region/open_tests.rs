@@ -36,7 +36,7 @@ fn poke(path: &Path, offset: u64, bytes: &[u8]) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-// req: WIRE-15.1-8, WIRE-15.1-9, WIRE-15.13-1, WIRE-15.20-2
+// req: WIRE-15.13-1, WIRE-15.20-2
 #[test]
 fn what_was_created_opens_and_what_was_changed_does_not() {
     let f = Fixture::new();
