@@ -1,4 +1,4 @@
-"""Region files written by an implementation that nobody here wrote: every committed frame is taken, none refused."""
+"""Region files of an implementation that nobody here wrote: every committed frame is taken."""
 
 from __future__ import annotations
 

@@ -77,7 +77,10 @@ def _print_summary(seen: Viewer) -> None:
     rate = outcome.frames / outcome.seconds if outcome.seconds else 0.0
     megabytes = rate * picture.HEIGHT * picture.WIDTH / 1e6
     click.echo(
-        f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy: "
-        f"{outcome.frames - outcome.wrong} right in every pixel, {outcome.gaps} missed, {outcome.late} overwritten, "
+        f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy; "
         f"{outcome.descriptors} descriptors over Aeron"
+    )
+    click.echo(
+        f"{outcome.frames - outcome.wrong} right in every pixel, {outcome.wrong} wrong, "
+        f"{outcome.gaps} missed, {outcome.late} overwritten while looked at"
     )

@@ -155,7 +155,7 @@ def run(
             frames=max(1, round(seconds * rate_hz)),
         )
         viewer = Viewer(announces, descriptors, base_dir)
-        process = subprocess.Popen(camera.command(options))
+        process = subprocess.Popen(camera.command(options))  # noqa: S603 - our own module
         on_start(process.pid, base_dir)
         try:
             watch(viewer, process, on_second)
