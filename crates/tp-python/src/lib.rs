@@ -4,5 +4,7 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
     #[pyfunction]
-    fn probe() -> i64 { tp_aeron::version() + tp_aeron::driver_probe() as i64 }
+    fn probe() -> i64 {
+        tp_aeron::version() + tp_aeron::driver_probe() as i64
+    }
 }
