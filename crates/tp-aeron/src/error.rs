@@ -128,17 +128,25 @@ pub(crate) fn aeron_error(what: &'static str) -> Error {
 /// Keeps what a person can use of the C library's error text, which consists of lines such as
 /// `(22) Invalid argument` and `[aeron_uri.c, aeron_uri_parse:123] invalid URI`.
 pub(crate) fn shorten(text: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
+    let mut specific: Vec<&str> = Vec::new();
+    let mut generic = "";
     for line in text.lines().map(str::trim) {
         let words = match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((_source, words)) => words.trim(),
             None => line,
         };
-        if !words.is_empty() && !parts.contains(&words) {
-            parts.push(words);
+        if words.starts_with('(') || words.starts_with("async_add_") {
+            // A code with its name, and the C function that was called: only worth showing when alone.
+            generic = if generic.is_empty() { words } else { generic };
+        } else if !words.is_empty() && !specific.contains(&words) {
+            specific.push(words);
         }
     }
-    parts.join("; ")
+    if specific.is_empty() {
+        generic.to_owned()
+    } else {
+        specific.join("; ")
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +156,8 @@ mod tests {
     #[test]
     fn error_texts_lose_source_lines_and_repetition() {
         let text = "(22) Invalid argument\n[aeron_uri.c, aeron_uri_parse:9] bad URI\n[x.c, f:1] \n[y.c, g:2] bad URI\n";
-        assert_eq!(shorten(text), "(22) Invalid argument; bad URI");
+        assert_eq!(shorten(text), "bad URI");
+        assert_eq!(shorten("(22) Invalid argument\n"), "(22) Invalid argument");
         assert_eq!(shorten(""), "");
     }
 }

@@ -187,8 +187,19 @@ fn images_come_with_their_join_time_and_go() {
     let driver = start();
     let client = connect(&driver);
     let sub = subscription(&client, CHANNEL, 13);
-    let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let before_ns = before.tv_sec * 1_000_000_000 + before.tv_nsec;
+    // Linux counts Instant on the same monotonic clock, but does not show it: compare two images instead.
+    let earlier = publication(&client, CHANNEL, 13);
+    let earlier_session = earlier.constants().session_id;
+    eventually("the first image", || {
+        sub.join_time_ns(earlier_session).unwrap().is_some()
+    });
+    let before_ns = sub.join_time_ns(earlier_session).unwrap().unwrap();
+    earlier.close().unwrap();
+    eventually("the first image's end", || {
+        sub.poll(1, |_, _| {}).unwrap();
+        sub.images().unwrap().is_empty()
+    });
+    assert_eq!(sub.take_image_events().unwrap().len(), 2);
     let publication = publication(&client, CHANNEL, 13);
     let session_id = publication.constants().session_id;
     eventually("the image", || {
