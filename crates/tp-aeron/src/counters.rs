@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rusteron_client::bindings as c;
 
-use crate::client::{Addable, Child, Core};
+use crate::adding::Addable;
 use crate::error::Error;
+use crate::lifetime::{Child, Core};
 use crate::sync::lock;
 
 const WHAT: &str = "counter";

@@ -97,6 +97,11 @@ impl ImageLog {
         Arc::as_ptr(self).cast_mut().cast()
     }
 
+    /// Lets the client drop the log: the C code will not call with it again.
+    pub(crate) fn retire(&self) {
+        lock(&self.retired).push(self.id);
+    }
+
     fn record(&self, event: ImageEvent) {
         let mut state = lock(&self.state);
         match &event {
@@ -195,8 +200,7 @@ pub(crate) unsafe extern "C" fn on_unavailable_image(
 /// As for [`on_available_image`].
 pub(crate) unsafe extern "C" fn on_subscription_gone(clientd: *mut c_void) {
     // SAFETY: as in on_available_image; the log is dropped later, by the client, never in here.
-    let log = unsafe { &*clientd.cast::<ImageLog>() };
-    lock(&log.retired).push(log.id);
+    unsafe { &*clientd.cast::<ImageLog>() }.retire();
 }
 
 #[cfg(test)]

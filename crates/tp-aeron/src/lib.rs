@@ -15,12 +15,16 @@
 //! locked: they must not use that handle again. And a thread must not wait for the lock of a Python interpreter while
 //! it is inside one of them, since whoever holds that lock may be waiting for the handle.
 
+mod adding;
 mod assembler;
 mod client;
 mod cnc;
+mod conductor;
+
 mod counters;
 mod error;
 mod images;
+mod lifetime;
 mod media_driver;
 mod process;
 mod publication;
@@ -28,8 +32,10 @@ mod shims;
 mod subscription;
 mod sync;
 
-pub use client::{Adding, Client, ClientOptions, ConductorError};
+pub use adding::Adding;
+pub use client::{Client, ClientOptions};
 pub use cnc::{CounterRecord, DriverStatus, driver_status, read_counters};
+pub use conductor::ConductorError;
 pub use counters::{Counter, MAX_KEY_BYTES, MAX_LABEL_BYTES};
 pub use error::{Error, OfferError};
 pub use images::{Image, ImageEvent};

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rusteron_client::bindings as c;
 
-use crate::client::{Addable, Child, Core};
+use crate::adding::Addable;
 use crate::error::{Error, OfferError, last_error};
+use crate::lifetime::{Child, Core};
 use crate::sync::lock;
 
 /// The log changes terms at most once between two offers, so one more try would do; this many forgive anything.

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rusteron_client::bindings as c;
 
+use crate::adding::Addable;
 pub use crate::assembler::AssemblyLimits;
 use crate::assembler::FragmentAssembler;
-use crate::client::{Addable, Child, Core};
 use crate::error::{Error, aeron_error};
 use crate::images::{self, Image, ImageEvent, ImageLog};
+use crate::lifetime::{Child, Core};
 use crate::sync::lock;
 
 const WHAT: &str = "subscription";
@@ -298,6 +299,10 @@ impl Addable for Subscription {
 
     fn on_removed((log, _): &Self::Extra) -> (c::aeron_notification_t, *mut c_void) {
         (Some(images::on_subscription_gone), log.as_clientd())
+    }
+
+    fn on_refused((log, _): &Self::Extra) {
+        log.retire();
     }
 
     fn build(

@@ -31,10 +31,10 @@ pub struct AeronClient {
 #[pymethods]
 impl AeronClient {
     #[new]
-    #[pyo3(signature = (*, dir, name, connect_timeout_ns, driver_timeout_ns, keepalive_interval_ns, idle_sleep_ns))]
+    #[pyo3(signature = (*, aeron_dir, name, connect_timeout_ns, driver_timeout_ns, keepalive_interval_ns, idle_sleep_ns))]
     fn new(
         py: Python<'_>,
-        dir: String,
+        aeron_dir: String,
         name: String,
         connect_timeout_ns: u64,
         driver_timeout_ns: u64,
@@ -42,7 +42,7 @@ impl AeronClient {
         idle_sleep_ns: u64,
     ) -> PyResult<Self> {
         let options = ClientOptions {
-            dir,
+            dir: aeron_dir,
             name,
             driver_timeout: Duration::from_nanos(driver_timeout_ns),
             keepalive_interval: Duration::from_nanos(keepalive_interval_ns),
@@ -72,7 +72,7 @@ impl AeronClient {
     }
 
     #[getter]
-    fn dir(&self) -> &str {
+    fn aeron_dir(&self) -> &str {
         self.client.dir()
     }
 

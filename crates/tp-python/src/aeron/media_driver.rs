@@ -19,13 +19,13 @@ pub struct AeronMediaDriver {
 #[pymethods]
 impl AeronMediaDriver {
     #[new]
-    #[pyo3(signature = (*, dir, dir_delete_on_start, dir_delete_on_shutdown, threading_mode, idle_strategy,
+    #[pyo3(signature = (*, aeron_dir, dir_delete_on_start, dir_delete_on_shutdown, threading_mode, idle_strategy,
         idle_arguments, timer_interval_ns, client_liveness_ns, untethered_window_limit_ns, untethered_linger_ns,
         untethered_resting_ns, term_buffer_bytes, ipc_term_buffer_bytes, sparse_terms))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        dir: String,
+        aeron_dir: String,
         dir_delete_on_start: bool,
         dir_delete_on_shutdown: bool,
         threading_mode: &str,
@@ -51,7 +51,7 @@ impl AeronMediaDriver {
             }
         };
         let options = MediaDriverOptions {
-            dir,
+            dir: aeron_dir,
             dir_delete_on_start,
             dir_delete_on_shutdown,
             threading_mode,
@@ -70,7 +70,7 @@ impl AeronMediaDriver {
     }
 
     #[getter]
-    fn dir(&self) -> &str {
+    fn aeron_dir(&self) -> &str {
         self.driver.dir()
     }
 
@@ -89,10 +89,10 @@ impl AeronMediaDriver {
 #[pyfunction]
 pub fn aeron_driver_status(
     py: Python<'_>,
-    dir: &str,
+    aeron_dir: &str,
     timeout_ns: u64,
 ) -> PyResult<(i64, i64, i64, i64, bool)> {
-    let status = driver_status(dir).map_err(|e| raise(py, e))?;
+    let status = driver_status(aeron_dir).map_err(|e| raise(py, e))?;
     let liveness_ns = i64::try_from(status.client_liveness.as_nanos()).unwrap_or(i64::MAX);
     let alive = status.is_alive(Duration::from_nanos(timeout_ns));
     Ok((
@@ -108,8 +108,8 @@ type CounterTuple = (i32, i32, i64, i64, i64, Py<PyBytes>, String);
 
 /// All counters of the media driver of a directory: counter id, type id, value, registration id, owner, key, label.
 #[pyfunction]
-pub fn aeron_counters(py: Python<'_>, dir: &str) -> PyResult<Vec<CounterTuple>> {
-    let records = released(py, || read_counters(dir)).map_err(|e| raise(py, e))?;
+pub fn aeron_counters(py: Python<'_>, aeron_dir: &str) -> PyResult<Vec<CounterTuple>> {
+    let records = released(py, || read_counters(aeron_dir)).map_err(|e| raise(py, e))?;
     Ok(records
         .into_iter()
         .map(|record| {
