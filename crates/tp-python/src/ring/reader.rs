@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use tp_aeron::OwnerProcess;
 use tp_core::doorbell::{self, Doorbell};
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::BaseDirs;
 use tp_core::ring::{Cursor, Polled, RingFiles, SnapshotReader};
 use tp_core::slot::FrameRecord;
 
-use crate::address::RingAddress;
+use super::address::RingAddress;
+use super::check_owner;
+use super::frame::{AlignedBytes, Frame, Payload};
+use crate::border::released;
 use crate::errors;
-use crate::fork::Owner;
-use crate::frame::{AlignedBytes, Frame, Payload};
 
 /// Blocking calls come back at least this often to let signals in.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
@@ -98,14 +100,14 @@ struct State {
 pub struct RingReader {
     state: Mutex<Option<State>>,
     drops: Arc<DropCounters>,
-    owner: Owner,
+    owner: OwnerProcess,
     address: RingAddress,
     copies: bool,
 }
 
 impl RingReader {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.owner.check(py, "ring reader")
+        check_owner(py, self.owner, "ring reader")
     }
 
     /// Locks without holding the GIL while waiting.
@@ -114,7 +116,7 @@ impl RingReader {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                py.detach(|| drop(self.state.lock()));
+                released(py, || drop(self.state.lock()));
                 self.lock(py)
             }
         }
@@ -136,7 +138,7 @@ impl RingReader {
             return self.with(py, use_state);
         }
         self.check(py)?;
-        let result = py.detach(|| {
+        let result = released(py, || {
             let mut guard = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             guard.as_mut().map(use_state)
         });
@@ -179,11 +181,11 @@ impl RingReader {
                 Source::Mapped(Arc::new(tp_core::ring::RingReader::open(&address.0, &bases, relaxed_stride)?))
             })
         };
-        let source = py.detach(open).map_err(|failure| errors::region(py, &failure))?;
+        let source = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
             drops: Arc::default(),
-            owner: Owner::here(),
+            owner: OwnerProcess::current(),
             address: address.clone(),
             copies,
         })
@@ -215,7 +217,7 @@ impl RingReader {
     /// `None` when there is nothing to be had, also for readers in copy mode.
     fn read_prefix(&self, py: Python<'_>, seq: u64, filled_bytes: u64) -> PyResult<Option<Frame>> {
         let Source::Mapped(ring) = self.source(py)? else { return Ok(None) };
-        let copied = py.detach(|| {
+        let copied = released(py, || {
             let prefix = ring.read_prefix(seq, filled_bytes)?;
             let mut bytes = AlignedBytes::new(prefix.record().header.values_len_bytes as usize);
             let whole = prefix.copy_to(bytes.as_mut());
@@ -361,7 +363,7 @@ fn sleep_in_slices(py: Python<'_>, timeout: f64, sleep: impl Fn(Duration) -> boo
     let start = Instant::now();
     loop {
         let left = timeout.saturating_sub(start.elapsed());
-        if py.detach(|| sleep(left.min(SIGNAL_CHECK))) {
+        if released(py, || sleep(left.min(SIGNAL_CHECK))) {
             py.check_signals()?;
             return Ok(true);
         }

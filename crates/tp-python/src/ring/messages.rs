@@ -101,9 +101,8 @@ impl FrameProgress {
         state: u8,
     ) -> PyResult<Self> {
         if usize::from(state) >= STATES.len() {
-            return Err(errors::error(
+            return Err(errors::MALFORMED_MESSAGE.new_err(
                 py,
-                "MalformedMessageError",
                 format!("{state} is not a progress state"),
                 None,
             ));

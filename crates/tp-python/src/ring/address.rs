@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use tp_core::region::CreateOptions;
 use tp_core::ring::{Geometry, Pool};
 
+use crate::border::released;
 use crate::errors;
 
 /// A ring as it is announced.
@@ -86,7 +87,7 @@ pub fn create_ring(
     let geometry = Geometry { stream_id, epoch, nslots, pools };
     let options = CreateOptions { mode, allocate, require_hugepages };
     // Allocating gigabytes takes a while.
-    py.detach(|| tp_core::ring::create_ring(&directory, geometry, options))
+    released(py, || tp_core::ring::create_ring(&directory, geometry, options))
         .map(RingAddress)
         .map_err(|failure| errors::region(py, &failure))
 }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use tp_aeron::OwnerProcess;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::ring::Borrowed;
 use tp_core::slot::FrameRecord;
 use tp_core::tensor::MajorOrder;
 
-use crate::buffers::{Target, View};
-use crate::fork::Owner;
-use crate::writer::RELEASE_GIL_BYTES;
-use crate::{dlpack, errors, numpy};
+use super::buffers::{Target, View};
+use super::check_owner;
+use super::writer::RELEASE_GIL_BYTES;
+use super::{dlpack, numpy};
+use crate::border::released;
+use crate::errors;
 
 /// Where the payload is.
 pub enum Payload {
@@ -68,7 +71,7 @@ impl AsMut<[u8]> for AlignedBytes {
 pub struct Frame {
     payload: Payload,
     view: View,
-    owner: Owner,
+    owner: OwnerProcess,
     stream_id: u32,
     epoch: u64,
     /// Of the reader that found it, so that a frame overwritten while in use is counted there.
@@ -79,7 +82,7 @@ pub struct Frame {
 impl Frame {
     pub(crate) fn new(
         payload: Payload,
-        owner: Owner,
+        owner: OwnerProcess,
         stream_id: u32,
         epoch: u64,
         drops: Arc<DropCounters>,
@@ -98,7 +101,7 @@ impl Frame {
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.owner.check(py, "frame")
+        check_owner(py, self.owner, "frame")
     }
 
     fn len(&self) -> usize {
@@ -116,7 +119,7 @@ impl Frame {
                 true
             }
         };
-        let whole = if self.len() >= RELEASE_GIL_BYTES { py.detach(copy) } else { copy() };
+        let whole = if self.len() >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         if !whole {
             self.drops.count(DropReason::ChangedWhileReading);
         }
@@ -126,7 +129,7 @@ impl Frame {
     fn overwritten(&self, py: Python<'_>) -> PyErr {
         let message = format!("frame {} was overwritten while it was in use", self.record().seq);
         let hint = "copy() it first, work faster, or give the stream more slots";
-        errors::error(py, "FrameOverwrittenError", message, Some(hint))
+        errors::FRAME_OVERWRITTEN.new_err(py, message, Some(hint))
     }
 }
 

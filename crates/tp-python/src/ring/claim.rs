@@ -8,23 +8,25 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use tp_aeron::OwnerProcess;
 use tp_core::layout::payload_offset;
 use tp_core::region::Mapping;
 use tp_core::slot::FrameHeader;
 
-use crate::buffers::View;
+use super::buffers::View;
+use super::check_owner;
+use super::numpy;
+use super::writer::{Announcement, SharedPublisher};
 use crate::errors;
-use crate::fork::Owner;
-use crate::numpy;
-use crate::writer::SharedWriter;
 
 /// A slot that is being filled. Committed or aborted exactly once.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct Claim {
-    writer: SharedWriter,
-    owner: Owner,
+    publisher: SharedPublisher,
+    owner: OwnerProcess,
     claim: tp_core::ring::Claim,
     header: FrameHeader,
+    trace_id: Option<u64>,
     view: View,
     /// Keeps the payload mapped, also after the writer is closed.
     payload: Payload,
@@ -47,10 +49,11 @@ impl Payload {
 
 impl Claim {
     pub(crate) fn new(
-        writer: SharedWriter,
-        owner: Owner,
+        publisher: SharedPublisher,
+        owner: OwnerProcess,
         claim: tp_core::ring::Claim,
         header: FrameHeader,
+        trace_id: Option<u64>,
         pool: Arc<Mapping>,
     ) -> Self {
         let payload = Payload {
@@ -60,11 +63,11 @@ impl Claim {
         };
         let view = View::of(&header.tensor);
         let (finished, arrays) = (AtomicBool::new(false), Default::default());
-        Self { writer, owner, claim, header, view, payload, finished, arrays }
+        Self { publisher, owner, claim, header, trace_id, view, payload, finished, arrays }
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.owner.check(py, "claim")
+        check_owner(py, self.owner, "claim")
     }
 
     /// From here on the slot belongs to the readers, or to the next frame.
@@ -110,18 +113,17 @@ impl Claim {
     /// Writes the header now, before the payload is complete, so that readers may follow its progress.
     fn write_header(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        self.writer.with(py, |writer| writer.write_header(&self.claim, &self.header))
+        self.publisher.with(py, |publisher| publisher.ring.write_header(&self.claim, &self.header))
     }
 
     /// Publishes the frame; its sequence number.
     #[pyo3(signature = (*, ring = true))]
     fn commit(&self, py: Python<'_>, ring: bool) -> PyResult<u64> {
         self.check(py)?;
-        self.writer.with(py, |writer| {
-            writer.commit(&self.claim, &self.header)?;
-            if ring {
-                writer.ring(i32::MAX as u32);
-            }
+        self.publisher.with(py, |publisher| {
+            publisher.ring.commit(&self.claim, &self.header)?;
+            let what = Announcement { meta_version: self.header.meta_version, trace_id: self.trace_id, ring };
+            publisher.announce(self.claim.seq, what);
             Ok(())
         })?;
         self.finish(py)?;
@@ -131,7 +133,7 @@ impl Claim {
     /// Gives the slot up; its sequence number is skipped.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        self.writer.with(py, |writer| writer.abort(&self.claim))?;
+        self.publisher.with(py, |publisher| publisher.ring.abort(&self.claim))?;
         self.finish(py)
     }
 
@@ -153,12 +155,7 @@ impl Claim {
         let this = slf.get();
         this.check(slf.py())?;
         if this.finished() {
-            return Err(errors::error(
-                slf.py(),
-                "ClaimError",
-                "the claim was committed or aborted already",
-                None,
-            ));
+            return Err(errors::CLAIM.new_err(slf.py(), "the claim was committed or aborted already", None));
         }
         let data = this.payload.address();
         // SAFETY: the view comes from the interpreter; payload and shape live as long as this object.
@@ -174,8 +171,8 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // A claim that was forgotten must not block the ones behind it.
-        if !self.finished.load(Ordering::Acquire) && self.owner.is_here() {
-            self.writer.abort(&self.claim);
+        if !self.finished.load(Ordering::Acquire) && self.owner.is_current() {
+            self.publisher.abort(&self.claim);
         }
     }
 }

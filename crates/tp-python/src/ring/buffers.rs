@@ -70,7 +70,7 @@ impl Incoming {
     /// Takes anything that supports the buffer protocol. `dtype` overrides what its elements mean, size kept.
     pub fn new(array: &Bound<'_, PyAny>, dtype: Option<Dtype>) -> PyResult<Self> {
         let py = array.py();
-        let refuse = |what: String, hint: Option<&str>| errors::error(py, "TensorLayoutError", what, hint);
+        let refuse = |what: String, hint: Option<&str>| errors::TENSOR_LAYOUT.new_err(py, what, hint);
         let reshape = "reshape it: 1 to 8 dimensions fit into a tensor header";
         let buffer = PyUntypedBuffer::get(array).map_err(|failure| {
             // A scalar's buffer has no shape, which PyO3 does not take.
@@ -256,7 +256,7 @@ impl Target {
     pub fn new(out: &Bound<'_, PyAny>, bytes: usize) -> PyResult<Self> {
         let py = out.py();
         let buffer = PyUntypedBuffer::get(out)?;
-        let refuse = |what: String| Err(errors::error(py, "TensorLayoutError", what, None));
+        let refuse = |what: String| Err(errors::TENSOR_LAYOUT.new_err(py, what, None));
         if buffer.readonly() {
             return refuse("the target of the copy is read-only".into());
         }
