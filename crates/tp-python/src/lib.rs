@@ -1,8 +1,39 @@
-//! Native module.
+//! The native module `tensor_pool._native`: PyO3 glue over `tp-core` and `tp-aeron`, no policy.
+//!
+//! Rules of the border: nothing is opened at import; the interpreter's lock is released for whatever takes
+//! time; calls that block come back at least every 100 ms to let signals in; every handle raises
+//! `ForkedProcessError` in a forked child and `ClosedError` after `close()`.
+
+mod aeron;
+mod border;
+mod errors;
+mod functions;
+mod ring;
+
 use pyo3::prelude::*;
+
 #[pymodule]
 mod _native {
     use super::*;
-    #[pyfunction]
-    fn probe() -> i64 { tp_aeron::version() + tp_aeron::driver_probe() as i64 }
+
+    #[pymodule_export]
+    use super::aeron::{
+        AeronClient, AeronCounter, AeronMediaDriver, AeronPublication, AeronSubscription, aeron_counters,
+        aeron_driver_status, aeron_version,
+    };
+    #[pymodule_export]
+    use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
+    #[pymodule_export]
+    use super::ring::{
+        Claim, Frame, FrameDescriptor, FrameProgress, RingAddress, RingReader, RingWriter, create_ring,
+        wait_any,
+    };
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Log lines of the Rust crates become records of Python's logging.
+        pyo3_log::init();
+        border::watch_interpreter_exit(module.py())?;
+        module.add("DROP_REASONS", functions::drop_reasons(module.py())?)
+    }
 }

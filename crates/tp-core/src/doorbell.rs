@@ -1,0 +1,224 @@
+//! Waking readers without spinning (decision M18).
+//!
+//! The word is the low half of `activity_timestamp_ns` in the ring's superblock. The producer raises it
+//! after commit and descriptor and then calls `FUTEX_WAKE`; readers remember the word *before* they look
+//! for frames and sleep only while it is unchanged, so no frame can slip in between. Readers map the
+//! region read-only; waiting and waking work there too.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::layout::superblock as at;
+use crate::region::Mapping;
+
+/// Most rings that one call can wait on (the kernel's limit).
+pub const MAX_WAIT: usize = 128;
+
+/// The doorbell of a ring whose superblock is mapped.
+#[derive(Debug, Clone, Copy)]
+pub struct Doorbell<'m> {
+    mapping: &'m Mapping,
+}
+
+impl<'m> Doorbell<'m> {
+    /// The doorbell in `ring`'s superblock.
+    pub fn of(ring: &'m Mapping) -> Self {
+        Self { mapping: ring }
+    }
+
+    fn word(&self) -> &'m AtomicU32 {
+        // Little-endian: the low half comes first.
+        self.mapping.half_word(at::ACTIVITY_TIMESTAMP_NS as u64)
+    }
+
+    /// The word now. Remember it before looking for frames.
+    #[inline]
+    pub fn seen(&self) -> u32 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Raises the activity time stamp to `now_ns`, or by one when the clock has not moved, so that the word
+    /// always changes and never goes back.
+    #[inline]
+    pub fn raise(&self, now_ns: u64) {
+        let activity = self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64);
+        // The driver refreshes the same field, hence the loop; it ends after one round almost always.
+        let _ = activity.fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(now_ns.max(old.wrapping_add(1))));
+    }
+
+    /// Refreshes the activity time stamp without ringing: it only ever grows (decision L8).
+    pub fn refresh_activity(&self, now_ns: u64) {
+        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).fetch_max(now_ns, Ordering::Release);
+    }
+
+    /// Wakes up to `count` sleepers; how many were woken.
+    #[inline]
+    pub fn wake(&self, count: u32) -> usize {
+        futex::wake(self.word(), futex::Flags::empty(), count).unwrap_or(0)
+    }
+
+    /// Sleeps until the word differs from `seen`, for at most `timeout`. True when it may have changed.
+    ///
+    /// Only the kernel looks at the word, so a file that was truncated under the mapping does no harm.
+    pub fn wait(&self, seen: u32, timeout: Duration) -> bool {
+        match futex::wait(self.word(), futex::Flags::empty(), seen, Some(&timespec(timeout))) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(Errno::TIMEDOUT) => false,
+            Err(_) => {
+                // The page is gone: nobody can ring any more, and the caller must not spin.
+                std::thread::sleep(timeout);
+                false
+            }
+        }
+    }
+}
+
+/// Sleeps until one of the words differs from what was seen, for at most `timeout`. True when one may have changed.
+///
+/// Beyond [`MAX_WAIT`] rings, and on kernels without `futex_waitv`, the words are waited on in short turns.
+pub fn wait_any(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> bool {
+    match bells {
+        [] => {
+            std::thread::sleep(timeout);
+            false
+        }
+        [(bell, seen)] => bell.wait(*seen, timeout),
+        _ => wait_together(bells, timeout).unwrap_or_else(|| wait_in_turns(bells, timeout)),
+    }
+}
+
+/// All at once; none when the kernel can't.
+fn wait_together(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> Option<bool> {
+    if bells.len() > MAX_WAIT {
+        return None;
+    }
+    let waiter = |(bell, seen): &(Doorbell<'_>, u32)| {
+        let mut waiter = futex::Wait::new();
+        waiter.val = u64::from(*seen);
+        waiter.uaddr = futex::WaitPtr::new(std::ptr::from_ref(bell.word()).cast_mut().cast());
+        waiter.flags = futex::WaitFlags::SIZE_U32;
+        waiter
+    };
+    let waiters: Vec<_> = bells.iter().map(waiter).collect();
+    let deadline = clock_gettime(ClockId::Monotonic) + timespec(timeout);
+    match futex::waitv(&waiters, futex::WaitvFlags::empty(), Some(&deadline), futex::ClockId::Monotonic) {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Some(true),
+        Err(Errno::TIMEDOUT) => Some(false),
+        // Not before Linux 5.16, or one of the pages is gone.
+        Err(_) => None,
+    }
+}
+
+/// One bell after the other, a millisecond each.
+fn wait_in_turns(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> bool {
+    const TURN: Duration = Duration::from_millis(1);
+    let start = Instant::now();
+    let mut turns = bells.iter().cycle();
+    while let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+        // A wait of no time asks the kernel whether the word has changed.
+        if bells.iter().any(|(bell, seen)| bell.wait(*seen, Duration::ZERO)) {
+            return true;
+        }
+        let (bell, seen) = turns.next().expect("a cycle has no end");
+        bell.wait(*seen, left.min(TURN));
+    }
+    false
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().min(1 << 40) as _,
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{Access, BaseDirs, CreateOptions, RegionFile, RegionKind, Superblock, create_region};
+
+    struct Bell {
+        _dir: tempfile::TempDir,
+        writer: Mapping,
+        reader: Mapping,
+    }
+
+    fn bell() -> Bell {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("header.ring");
+        let ring = Superblock { stream_id: 1, epoch: 1, kind: RegionKind::HeaderRing, nslots: 2 };
+        create_region(&path, &ring, CreateOptions::default()).unwrap();
+        let bases = BaseDirs::open([dir.path()]).unwrap();
+        let uri = format!("shm:file?path={}", path.display());
+        let file = RegionFile::open(&uri, ring, &bases, Access::Write).unwrap();
+        let (writer, reader) = (file.map(Access::Write).unwrap(), file.map_superblock().unwrap());
+        Bell { _dir: dir, writer, reader }
+    }
+
+    const SHORT: Duration = Duration::from_millis(5);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_word_always_changes_and_never_goes_back() {
+        let b = bell();
+        let bell = Doorbell::of(&b.writer);
+        let activity = || b.writer.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Relaxed);
+        for now in [activity() + 10, activity(), 0, activity() + 5] {
+            let (before, seen) = (activity(), bell.seen());
+            bell.raise(now);
+            assert!(activity() > before && activity() >= now && bell.seen() != seen);
+        }
+        let before = activity();
+        bell.refresh_activity(0);
+        assert_eq!(activity(), before);
+    }
+
+    #[test]
+    fn a_ring_between_looking_and_sleeping_is_not_missed() {
+        let b = bell();
+        let seen = Doorbell::of(&b.reader).seen();
+        Doorbell::of(&b.writer).raise(0);
+        assert!(Doorbell::of(&b.reader).wait(seen, LONG), "returns at once");
+        assert!(!Doorbell::of(&b.reader).wait(Doorbell::of(&b.reader).seen(), SHORT), "times out");
+    }
+
+    #[test]
+    fn sleepers_on_a_read_only_mapping_are_woken() {
+        let b = bell();
+        let seen = Doorbell::of(&b.reader).seen();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| Doorbell::of(&b.reader).wait(seen, LONG));
+            // Ring until somebody was asleep: then the wake-up was real.
+            while Doorbell::of(&b.writer).wake(1) == 0 && !sleeper.is_finished() {
+                std::thread::yield_now();
+            }
+            Doorbell::of(&b.writer).raise(0);
+            Doorbell::of(&b.writer).wake(1);
+            assert!(sleeper.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn any_of_many_bells_ends_the_wait() {
+        for many in [3, MAX_WAIT + 1] {
+            let bells: Vec<_> = (0..many).map(|_| bell()).collect();
+            let seen = || -> Vec<_> { bells.iter().map(|b| (Doorbell::of(&b.reader), Doorbell::of(&b.reader).seen())).collect() };
+            assert!(!wait_any(&seen(), SHORT));
+            let before = seen();
+            std::thread::scope(|scope| {
+                let sleeper = scope.spawn(|| wait_any(&before, LONG));
+                Doorbell::of(&bells[many - 1].writer).raise(0);
+                while !sleeper.is_finished() {
+                    Doorbell::of(&bells[many - 1].writer).wake(u32::MAX >> 1);
+                    std::thread::yield_now();
+                }
+                assert!(sleeper.join().unwrap());
+            });
+        }
+        assert!(!wait_any(&[], SHORT));
+    }
+}

@@ -1,0 +1,160 @@
+//! A mapped region.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::copy::{Locality, racy_copy};
+use crate::layout::SLOT_BYTES;
+
+/// What a mapping may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Consumers never write.
+    Read,
+    /// Producers and drivers do.
+    Write,
+}
+
+/// Shared memory that other processes read and write at the same time. Offsets are checked, always.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    access: Access,
+}
+
+// SAFETY: all access goes through atomics or racy copies; nothing here depends on the thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file that has at least as many.
+    pub(super) fn new(fd: &impl std::os::fd::AsFd, len: usize, access: Access) -> rustix::io::Result<Self> {
+        let prot = match access {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0)? };
+        let start = NonNull::new(start.cast()).expect("the kernel maps no page at address 0");
+        Ok(Self { start, len, access })
+    }
+
+    /// Length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is nothing mapped? Never, but Clippy asks.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of `offset`, when `len` bytes from there are mapped.
+    #[inline]
+    fn at(&self, offset: u64, len: usize) -> *mut u8 {
+        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.len as u64);
+        assert!(inside, "offset {offset} + {len} lies outside the {} mapped bytes", self.len);
+        // SAFETY: just checked.
+        unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+
+    /// Address of a range, for views that outlive the call. The mapping must outlive the view.
+    #[inline]
+    pub fn address(&self, offset: u64, len: usize) -> *const u8 {
+        self.at(offset, len)
+    }
+
+    /// Address of a range that may be written.
+    #[inline]
+    pub fn address_mut(&self, offset: u64, len: usize) -> *mut u8 {
+        assert_eq!(self.access, Access::Write, "the mapping is read-only");
+        self.at(offset, len)
+    }
+
+    /// The 64-bit word at `offset`, which must be aligned. Storing into a read-only mapping faults:
+    /// only [`Access::Write`] mappings are given to writers.
+    #[inline]
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        let at = self.at(offset, 8).cast::<u64>();
+        assert!(at.is_aligned(), "offset {offset} is not aligned");
+        // SAFETY: mapped, aligned, alive as long as `self`, and only ever accessed atomically.
+        unsafe { AtomicU64::from_ptr(at) }
+    }
+
+    /// The 32-bit word at `offset`, for futexes.
+    #[inline]
+    pub fn half_word(&self, offset: u64) -> &AtomicU32 {
+        let at = self.at(offset, 4).cast::<u32>();
+        assert!(at.is_aligned(), "offset {offset} is not aligned");
+        // SAFETY: as in `word`.
+        unsafe { AtomicU32::from_ptr(at) }
+    }
+
+    /// Writes a slot's bytes behind its commit word, by relaxed words.
+    #[inline]
+    pub fn store_slot(&self, offset: u64, slot: &[u8; SLOT_BYTES]) {
+        assert_eq!(self.access, Access::Write, "the mapping is read-only");
+        for (i, bytes) in slot.chunks_exact(8).enumerate().skip(1) {
+            let value = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8"));
+            self.word(offset + 8 * i as u64).store(value, Relaxed);
+        }
+    }
+
+    /// Reads a slot's bytes behind its commit word, by relaxed words; the commit word itself reads as 0.
+    #[inline]
+    pub fn load_slot(&self, offset: u64) -> [u8; SLOT_BYTES] {
+        let mut slot = [0; SLOT_BYTES];
+        for (i, bytes) in slot.chunks_exact_mut(8).enumerate().skip(1) {
+            bytes.copy_from_slice(&self.word(offset + 8 * i as u64).load(Relaxed).to_ne_bytes());
+        }
+        slot
+    }
+
+    /// Copies `len` bytes at `offset` out of shared memory.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `len` bytes and private to the caller.
+    #[inline]
+    pub unsafe fn copy_out(&self, offset: u64, to: *mut u8, len: usize) {
+        // SAFETY: the source is mapped (checked), the target is the caller's.
+        unsafe { racy_copy(to, self.at(offset, len), len, Locality::for_read(len)) }
+    }
+
+    /// Copies `len` bytes from `from` into shared memory at `offset`.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `len` bytes; it may change meanwhile.
+    #[inline]
+    pub unsafe fn copy_in(&self, offset: u64, from: *const u8, len: usize) {
+        let locality = Locality::for_write(len, self.len as u64);
+        // SAFETY: the target is mapped and writable (checked), the source is the caller's.
+        unsafe { racy_copy(self.address_mut(offset, len), from, len, locality) }
+    }
+
+    /// Makes every page present, so that the first frames don't pay for it (decision D19). Best effort.
+    pub fn prefault(&self) {
+        let advice = match self.access {
+            Access::Read => Advice::LinuxPopulateRead,
+            Access::Write => Advice::LinuxPopulateWrite,
+        };
+        // SAFETY: populating changes no contents.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) };
+    }
+
+    /// Asks for transparent huge pages. Best effort: most systems say no for shared memory.
+    pub fn advise_hugepages(&self) {
+        // SAFETY: a hint, changes no contents.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, unmapped only here; views hold the mapping by reference count.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

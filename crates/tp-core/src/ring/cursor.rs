@@ -1,0 +1,159 @@
+//! Following a ring: which frame comes next, and what was missed.
+//!
+//! The ring is the truth (decision M16). A reader looks into the slot of its next sequence number; it
+//! needs no message to find a frame. Sequence numbers may be skipped (aborted claims, bridges, rate
+//! limiters), so when the slot stays empty and the doorbell has rung since, it looks further ahead.
+
+use std::sync::Arc;
+
+use super::reader::{Borrowed, RingReader};
+use crate::drops::{DropCounters, DropReason};
+use crate::seqlock::Commit;
+
+/// What a cursor follows.
+pub trait Source {
+    /// What a frame is read as.
+    type Frame;
+    /// The doorbell's word.
+    fn bell(&self) -> u32;
+    /// Slots of the ring.
+    fn nslots(&self) -> u64;
+    /// The commit word of the slot that `seq` would use.
+    fn look(&self, seq: u64) -> Result<Commit, DropReason>;
+    /// The sequence numbers that are committed, in any order.
+    fn committed(&self) -> Vec<u64>;
+    /// Reads frame `seq`.
+    fn take(&self, seq: u64) -> Result<Self::Frame, DropReason>;
+}
+
+impl Source for Arc<RingReader> {
+    type Frame = Borrowed;
+
+    fn bell(&self) -> u32 {
+        self.doorbell().seen()
+    }
+
+    fn nslots(&self) -> u64 {
+        self.geometry().nslots.into()
+    }
+
+    fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+        Ok(self.peek(seq))
+    }
+
+    fn committed(&self) -> Vec<u64> {
+        self.commits().filter(|commit| commit.is_committed()).map(Commit::seq).collect()
+    }
+
+    fn take(&self, seq: u64) -> Result<Borrowed, DropReason> {
+        self.read(seq)
+    }
+}
+
+/// What a look at the ring found.
+#[derive(Debug)]
+pub enum Polled<F> {
+    /// The next frame.
+    Frame(F),
+    /// Nothing new.
+    Idle,
+}
+
+/// A place in a ring.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    next: u64,
+    /// The doorbell before the last look: wait while it is unchanged.
+    bell: u32,
+    /// The doorbell when nothing was found further ahead; looking again before it rings is pointless.
+    searched: Option<u32>,
+    gaps: u64,
+}
+
+impl Cursor {
+    /// Starts at frame `next`.
+    pub fn at(next: u64) -> Self {
+        Self { next, ..Self::default() }
+    }
+
+    /// The sequence number that comes next.
+    pub fn next_seq(&self) -> u64 {
+        self.next
+    }
+
+    /// The doorbell's word to wait on.
+    pub fn bell(&self) -> u32 {
+        self.bell
+    }
+
+    /// Sequence numbers that were never found [WIRE-10.4.1-2].
+    pub fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    /// Goes to frame `seq`; what lies between is not a gap.
+    pub fn seek(&mut self, seq: u64) {
+        self.next = seq;
+        self.searched = None;
+    }
+
+    /// Look ahead at the next poll even if nobody rang: not every producer rings.
+    pub fn search_again(&mut self) {
+        self.searched = None;
+    }
+
+    /// Takes the next frame, if there is one. Counts what it had to drop on the way.
+    #[inline]
+    pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
+        loop {
+            // Before looking, so that a frame committed after the look changes the word (decision M18).
+            self.bell = source.bell();
+            let commit = match source.look(self.next) {
+                Ok(commit) => commit,
+                Err(reason) => {
+                    drops.count(reason);
+                    return Polled::Idle;
+                }
+            };
+            if commit == Commit::committed(self.next) {
+                let frame = source.take(self.next);
+                self.next += 1;
+                match frame {
+                    Ok(frame) => return Polled::Frame(frame),
+                    // Dropped frames are not errors and not tried again [WIRE-15.21-4].
+                    Err(reason) => drops.count(reason),
+                }
+            } else if commit.seq() > self.next {
+                self.skip_to(self.resume_after_lap(source));
+            } else if self.searched == Some(self.bell) || !self.skip_missing(source) {
+                return Polled::Idle;
+            }
+        }
+    }
+
+    /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
+    fn resume_after_lap<S: Source>(&self, source: &S) -> u64 {
+        let newest = source.committed().into_iter().max().unwrap_or(self.next);
+        newest.saturating_sub(source.nslots() * 3 / 4).max(self.next + 1)
+    }
+
+    /// Looks ahead for a committed frame; false when there is none.
+    fn skip_missing<S: Source>(&mut self, source: &S) -> bool {
+        let found = source.committed().into_iter().filter(|seq| *seq > self.next).min();
+        let Some(found) = found else {
+            self.searched = Some(self.bell);
+            return false;
+        };
+        // Commits come in order: whatever is committed below `found` is visible by now, ours included.
+        let came_meanwhile = source.look(self.next) == Ok(Commit::committed(self.next));
+        if !came_meanwhile {
+            self.skip_to(found);
+        }
+        true
+    }
+
+    fn skip_to(&mut self, seq: u64) {
+        self.gaps += seq - self.next;
+        self.next = seq;
+    }
+}

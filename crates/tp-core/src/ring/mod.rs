@@ -1,0 +1,16 @@
+//! Rings: one writer, any number of readers, nobody waits for anybody.
+
+mod cursor;
+mod geometry;
+mod reader;
+mod snapshot;
+mod writer;
+
+pub use cursor::{Cursor, Polled, Source};
+pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
+pub use reader::{Borrowed, PrefixRead, RingReader};
+pub use snapshot::SnapshotReader;
+pub use writer::{Claim, ClaimError, RingWriter};
+
+#[cfg(test)]
+mod tests;

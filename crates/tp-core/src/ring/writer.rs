@@ -1,0 +1,254 @@
+//! The writer of a ring. There is one; it never waits.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::geometry::{RingAddress, RingFiles};
+use super::Geometry;
+use crate::clock::monotonic_ns;
+use crate::doorbell::Doorbell;
+use crate::drops::DropReason;
+use crate::layout::{payload_offset, slot_offset};
+use crate::region::{Access, BaseDirs, Mapping, RegionError};
+use crate::seqlock;
+use crate::slot::{self, FrameHeader, slot_index};
+use crate::sync::AtomicU64;
+
+/// Why a frame can't be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ClaimError {
+    /// Longer than the largest pool's stride: dropped, never waited for [WIRE-9-4].
+    #[error("{bytes} bytes don't fit the largest payload slot of {largest} bytes")]
+    TooLarge {
+        /// Length of the payload.
+        bytes: u64,
+        /// Largest stride.
+        largest: u32,
+    },
+    /// A claim that is still open would be overtaken.
+    #[error("the claim of seq {0} is still open; commit or abort it first")]
+    Open(u64),
+    /// Every slot of the ring is claimed.
+    #[error("all {0} slots are claimed")]
+    Full(u32),
+    /// Sequence numbers only grow.
+    #[error("seq {seq} is not above the last one, {last}")]
+    Seq {
+        /// What was asked for.
+        seq: u64,
+        /// The last one used.
+        last: u64,
+    },
+    /// The claim was committed or aborted already.
+    #[error("the claim of seq {0} was committed or aborted already")]
+    Finished(u64),
+    /// The tensor can't be described in a slot.
+    #[error("the tensor can't be described: {}", .0.label())]
+    Tensor(DropReason),
+    /// The tensor is larger than the claimed payload.
+    #[error("the tensor needs {need} bytes, {claimed} were claimed")]
+    Extent {
+        /// Bytes from the first to the last element.
+        need: u64,
+        /// Bytes claimed.
+        claimed: u32,
+    },
+}
+
+/// A slot that is being filled. Dropping it without commit leaves a slot that no reader accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its slot.
+    pub index: u32,
+    /// Which pool holds the payload.
+    pub pool: usize,
+    /// Stride of that pool.
+    pub stride_bytes: u32,
+    /// Bytes claimed.
+    pub values_len_bytes: u32,
+}
+
+/// The one writer of a ring.
+#[derive(Debug)]
+pub struct RingWriter {
+    geometry: Geometry,
+    header: Mapping,
+    pools: Vec<Arc<Mapping>>,
+    largest_stride: u32,
+    next_seq: u64,
+    /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
+    open: std::collections::VecDeque<u64>,
+}
+
+impl RingWriter {
+    /// Opens and maps a ring for writing. The next frame is 0 for a fresh epoch.
+    pub fn open(address: &RingAddress, bases: &BaseDirs) -> Result<Self, RegionError> {
+        let files = RingFiles::open(address, bases, Access::Write, false)?;
+        let (header, pools) = files.map(Access::Write)?;
+        let pools = pools.into_iter().map(Arc::new).collect();
+        let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
+        Ok(Self { geometry: files.geometry, header, pools, largest_stride, next_seq: 0, open: Default::default() })
+    }
+
+    /// The numbers of the ring.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Sequence number of the next frame.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Largest payload that fits.
+    pub fn max_payload_bytes(&self) -> u32 {
+        self.largest_stride
+    }
+
+    /// Touches every page now rather than in the first frames.
+    pub fn prefault(&self) {
+        for mapping in self.pools.iter().map(Arc::as_ref).chain([&self.header]) {
+            mapping.advise_hugepages();
+            mapping.prefault();
+        }
+    }
+
+    fn commit_word(&self, seq: u64) -> &AtomicU64 {
+        self.header.word(slot_offset(slot_index(seq, self.geometry.nslots)))
+    }
+
+    /// Takes the next slot (or that of `seq`, which must be above the last) for a payload of `bytes`.
+    ///
+    /// From here on the slot's old frame is gone for every reader.
+    #[inline]
+    pub fn claim(&mut self, bytes: u64, seq: Option<u64>) -> Result<Claim, ClaimError> {
+        let too_large = ClaimError::TooLarge { bytes, largest: self.largest_stride };
+        let values_len_bytes = u32::try_from(bytes).map_err(|_| too_large)?;
+        let pool = self.geometry.pool_for(values_len_bytes).ok_or(too_large)?;
+        let seq = match seq {
+            Some(seq) if seq < self.next_seq || seq > seqlock::MAX_SEQ => {
+                return Err(ClaimError::Seq { seq, last: self.next_seq.wrapping_sub(1) });
+            }
+            Some(seq) => seq,
+            None => self.next_seq,
+        };
+        // A slot may not be claimed again while an open claim sits in it.
+        if self.open.front().is_some_and(|oldest| seq - oldest >= u64::from(self.geometry.nslots)) {
+            return Err(ClaimError::Full(self.geometry.nslots));
+        }
+        seqlock::begin_write(self.commit_word(seq), seq);
+        self.open.push_back(seq);
+        self.next_seq = seq + 1;
+        let (index, stride_bytes) = (slot_index(seq, self.geometry.nslots), self.geometry.pools[pool].stride_bytes);
+        Ok(Claim { seq, index, pool, stride_bytes, values_len_bytes })
+    }
+
+    /// Where the payload of a claim goes.
+    #[inline]
+    pub fn payload(&self, claim: &Claim) -> *mut u8 {
+        self.pools[claim.pool].address_mut(payload_offset(claim.index, claim.stride_bytes), claim.values_len_bytes as usize)
+    }
+
+    /// The pool that holds the payload of a claim: a view of the payload must keep it mapped.
+    pub fn pool(&self, claim: &Claim) -> Arc<Mapping> {
+        Arc::clone(&self.pools[claim.pool])
+    }
+
+    /// Copies into a claim at `offset` bytes from its start.
+    #[inline]
+    pub fn copy_into(&self, claim: &Claim, offset: u32, bytes: &[u8]) {
+        // SAFETY: a slice is valid for reads.
+        unsafe { self.copy_into_raw(claim, offset, bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Copies `len` bytes at `from`, which others may change meanwhile, into a claim.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `len` bytes.
+    #[inline]
+    pub unsafe fn copy_into_raw(&self, claim: &Claim, offset: u32, from: *const u8, len: usize) {
+        let end = offset as usize + len;
+        assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
+        // SAFETY: the caller's promise.
+        unsafe { self.pools[claim.pool].copy_in(payload_offset(claim.index, claim.stride_bytes) + u64::from(offset), from, len) }
+    }
+
+    /// Writes the header of an open claim, so that readers may follow its progress (decision M5).
+    pub fn write_header(&self, claim: &Claim, header: &FrameHeader) -> Result<(), ClaimError> {
+        if !self.open.contains(&claim.seq) {
+            return Err(ClaimError::Finished(claim.seq));
+        }
+        let need = header.tensor.extent_bytes();
+        if need > u64::from(header.values_len_bytes) || header.values_len_bytes > claim.values_len_bytes {
+            return Err(ClaimError::Extent { need: need.max(header.values_len_bytes.into()), claimed: claim.values_len_bytes });
+        }
+        let nslots = self.geometry.nslots;
+        let pool_id = self.geometry.pools[claim.pool].pool_id;
+        let bytes = slot::encode(header, claim.seq, pool_id, nslots).map_err(ClaimError::Tensor)?;
+        self.header.store_slot(slot_offset(claim.index), &bytes);
+        Ok(())
+    }
+
+    /// Publishes a claim: header, then the commit word as the very last store [WIRE-15.18-1].
+    ///
+    /// Claims are committed in the order in which they were made, so that readers see sequence numbers grow.
+    #[inline]
+    pub fn commit(&mut self, claim: &Claim, header: &FrameHeader) -> Result<(), ClaimError> {
+        match self.open.front() {
+            Some(oldest) if *oldest < claim.seq && self.open.contains(&claim.seq) => {
+                return Err(ClaimError::Open(*oldest));
+            }
+            _ => self.write_header(claim, header)?,
+        }
+        self.open.pop_front();
+        seqlock::commit_write(self.commit_word(claim.seq), claim.seq);
+        Ok(())
+    }
+
+    /// Gives a claim up. Its slot stays marked as being written and its number is skipped.
+    pub fn abort(&mut self, claim: &Claim) -> Result<(), ClaimError> {
+        let at = self.open.iter().position(|seq| *seq == claim.seq).ok_or(ClaimError::Finished(claim.seq))?;
+        self.open.remove(at);
+        Ok(())
+    }
+
+    /// Copies one frame in and commits it; its sequence number.
+    #[inline]
+    pub fn publish(&mut self, payload: &[u8], header: &FrameHeader) -> Result<u64, ClaimError> {
+        self.publish_with(payload.len() as u64, header, |writer, claim| writer.copy_into(claim, 0, payload))
+    }
+
+    /// Claims, lets `fill` write the payload, commits.
+    #[inline]
+    pub fn publish_with(
+        &mut self,
+        bytes: u64,
+        header: &FrameHeader,
+        fill: impl FnOnce(&Self, &Claim),
+    ) -> Result<u64, ClaimError> {
+        if let Some(open) = self.open.front() {
+            return Err(ClaimError::Open(*open));
+        }
+        let claim = self.claim(bytes, None)?;
+        fill(self, &claim);
+        // The header can't be wrong any more except by a caller's mistake, which must not leave a claim open.
+        self.commit(&claim, header).inspect_err(|_| self.open.clear())?;
+        Ok(claim.seq)
+    }
+
+    /// Says that the ring is alive, without ringing (decision L8).
+    pub fn refresh_activity(&self) {
+        Doorbell::of(&self.header).refresh_activity(monotonic_ns());
+    }
+
+    /// Rings the doorbell: raises the activity time stamp and wakes up to `wake` sleeping readers.
+    #[inline]
+    pub fn ring(&self, wake: u32) {
+        let bell = Doorbell::of(&self.header);
+        bell.raise(monotonic_ns());
+        bell.wake(wake);
+    }
+}

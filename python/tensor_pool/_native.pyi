@@ -1,0 +1,759 @@
+"""The native module: mechanisms without policy. Use the classes of `tensor_pool` where there is one.
+
+Handles raise `ForkedProcessError` in a forked child and `ClosedError` after `close()`. Calls that block let
+signals in at least every 100 ms. Element types are given as the wire numbers them (`tensor_pool.datatypes`).
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Self, final
+
+from numpy.typing import NDArray
+from typing_extensions import Buffer, CapsuleType
+
+__all__ = [
+    # rings
+    "DROP_REASONS",
+    "Claim",
+    "Frame",
+    "FrameDescriptor",
+    "FrameProgress",
+    "RingAddress",
+    "RingReader",
+    "RingWriter",
+    "crc32c",
+    "create_ring",
+    "format_region_uri",
+    "hot_layouts",
+    "parse_region_uri",
+    "wait_any",
+    # Aeron
+    "AeronClient",
+    "AeronCounter",
+    "AeronMediaDriver",
+    "AeronPublication",
+    "AeronSubscription",
+    "aeron_counters",
+    "aeron_driver_status",
+    "aeron_version",
+]
+
+# --- Rings ------------------------------------------------------------------------------------------
+
+DROP_REASONS: Final[tuple[str, ...]]
+"""The names of all reasons for which a reader drops a frame."""
+
+@final
+class RingAddress:
+    """A ring as it is announced: its numbers and where its files are.
+
+    Args:
+        stream_id: Pool stream.
+        epoch: Epoch of the files.
+        nslots: Slots of the header ring and of every pool, a power of two.
+        header_uri: Region URI of the header ring.
+        pools: ``(pool_id, stride_bytes, uri)`` of each payload pool.
+    """
+
+    def __new__(
+        cls,
+        *,
+        stream_id: int,
+        epoch: int,
+        nslots: int,
+        header_uri: str,
+        pools: Sequence[tuple[int, int, str]],
+    ) -> Self: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def nslots(self) -> int: ...
+    @property
+    def header_uri(self) -> str: ...
+    @property
+    def pools(self) -> list[tuple[int, int, str]]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def create_ring(
+    directory: str | os.PathLike[str],
+    *,
+    stream_id: int,
+    epoch: int,
+    nslots: int,
+    pools: Sequence[tuple[int, int]],
+    mode: int = 0o600,
+    allocate: bool = True,
+    require_hugepages: bool = False,
+) -> RingAddress:
+    """Makes the files of a new ring in an existing directory; leaves nothing behind when it fails.
+
+    Args:
+        directory: Where ``header.ring`` and ``<pool_id>.pool`` go.
+        stream_id: Pool stream.
+        epoch: Epoch, written into every superblock.
+        nslots: Number of slots, a power of two.
+        pools: ``(pool_id, stride_bytes)``; strides are 64 times a power of two.
+        mode: Permission bits, whatever the umask.
+        allocate: Take the memory now; otherwise the files are sparse.
+        require_hugepages: Refuse unless the directory is on hugetlbfs.
+
+    Raises:
+        RegionFullError: There is not enough room.
+        RegionError: The numbers make no ring, or a file exists already.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ...     create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        RingAddress(stream 1, epoch 1, 8 slots of 4096 bytes)
+    """
+
+@final
+class RingWriter:
+    """The one writer of a ring. It never waits for readers.
+
+    Args:
+        address: The ring.
+        base_dirs: Directories below which its files may lie.
+        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
+        stamp_descriptors: Say in each descriptor when it was sent.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     with RingWriter(address, base_dirs=[directory]) as writer:
+        ...         writer.publish(np.zeros((4, 5), "float32"))
+        0
+    """
+
+    def __new__(
+        cls,
+        address: RingAddress,
+        *,
+        base_dirs: Sequence[str | os.PathLike[str]],
+        descriptors: AeronPublication | None = None,
+        stamp_descriptors: bool = False,
+    ) -> Self: ...
+    def publish(
+        self,
+        array: Buffer,
+        *,
+        dtype: int | None = None,
+        timestamp_ns: int | None = None,
+        meta_version: int = 0,
+        trace_id: int | None = None,
+        ring: bool = True,
+    ) -> int:
+        """Copies an array into the next slot, commits it, tells of it; returns its sequence number.
+
+        Arrays that are not contiguous are packed on the way. `dtype` overrides what the elements mean, size
+        kept (bytes or bits instead of ``uint8``). `timestamp_ns` defaults to CLOCK_MONOTONIC.
+
+        Raises:
+            FrameTooLargeError: No pool is large enough. The frame is dropped; nothing was written.
+            TensorLayoutError: The wire has no such element type, or not 1 to 8 dimensions.
+            ClaimError: A claim is still open.
+        """
+
+    def claim(
+        self,
+        shape: Sequence[int],
+        dtype: int,
+        *,
+        order: Literal["C", "F"] = "C",
+        seq: int | None = None,
+        timestamp_ns: int | None = None,
+        meta_version: int = 0,
+        trace_id: int | None = None,
+        progress_unit: int = 0,
+    ) -> Claim:
+        """Takes the next slot (or that of `seq`, above the last) for a tensor that is written in place."""
+
+    def ring(self, wake: int | None = None) -> None:
+        """Raises the activity time stamp and wakes up to `wake` sleeping readers, all of them by default."""
+
+    def refresh_activity(self) -> None:
+        """Says that the ring is alive, without waking anybody."""
+
+    def prefault(self) -> None:
+        """Touches every page now rather than in the first frames."""
+
+    @property
+    def next_seq(self) -> int:
+        """Sequence number of the next frame."""
+
+    @property
+    def descriptor_counts(self) -> tuple[int, int, int]:
+        """Descriptors sent, skipped because nobody subscribes, and dropped because nobody keeps up."""
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """Largest payload that fits."""
+
+    @property
+    def address(self) -> RingAddress: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Unmaps the ring. Arrays of open claims stay valid, but can't be committed any more."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+@final
+class Claim:
+    """A slot that is being filled; a writable buffer. Committed or aborted exactly once.
+
+    As a context manager it commits at the end of the block, and aborts when the block raises.
+    """
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def array(self) -> NDArray[Any]:
+        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it."""
+
+    def write_header(self) -> None:
+        """Writes the header before the payload is complete, so that readers may follow its progress."""
+
+    def commit(self, *, ring: bool = True) -> int:
+        """Publishes the frame and returns its sequence number."""
+
+    def abort(self) -> None:
+        """Gives the slot up: no reader will accept it, and its sequence number is skipped."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class RingReader:
+    """A reader of a ring. Any number of them may look at the same ring; none of them ever writes.
+
+    Args:
+        address: The ring.
+        base_dirs: Directories below which its files may lie.
+        mode: ``"map"`` gives frames that still lie in shared memory; ``"copy"`` reads with system calls and
+            gives private copies, and survives files that shrink.
+        relaxed_stride: Accept pool strides that are any multiple of 64.
+
+    Raises:
+        RegionError: A file can't be opened, or is not what was announced. Nothing stays mapped then.
+    """
+
+    def __new__(
+        cls,
+        address: RingAddress,
+        *,
+        base_dirs: Sequence[str | os.PathLike[str]],
+        mode: Literal["map", "copy"] = "map",
+        relaxed_stride: bool = False,
+    ) -> Self: ...
+    def poll(self) -> Frame | None:
+        """The next frame, or `None` when there is none yet. Never waits."""
+
+    def read(self, seq: int) -> Frame | None:
+        """Frame `seq`, or `None` (and a count in `drops`) when it can't be taken."""
+
+    def read_prefix(self, seq: int, filled_bytes: int) -> Frame | None:
+        """What is there of frame `seq`, of which the producer has reported `filled_bytes`: provisional."""
+
+    def wait(self, timeout: float) -> bool:
+        """Sleeps until the producer rings, for at most `timeout` seconds; did it since the last `poll`?"""
+
+    def seek(self, seq: int) -> None:
+        """Goes to frame `seq`; what is passed over does not count as a gap."""
+
+    def newest(self) -> int | None:
+        """The highest committed sequence number in the ring."""
+
+    def oldest(self) -> int | None:
+        """The lowest committed sequence number that is still there."""
+
+    @property
+    def next_seq(self) -> int:
+        """Sequence number that `poll` looks for."""
+
+    @property
+    def gaps(self) -> int:
+        """Sequence numbers that were never found."""
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """How many frames were dropped, by reason; reasons that never occurred are left out."""
+
+    @property
+    def late(self) -> int:
+        """How many frames were dropped because the producer was faster."""
+
+    def check_superblocks(self) -> None:
+        """Raises `RegionError` when a superblock no longer says what was announced."""
+
+    def liveness(self) -> tuple[int, int]:
+        """Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns)."""
+
+    @property
+    def address(self) -> RingAddress: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Lets go of the ring. Frames in use keep it mapped."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+def wait_any(readers: Sequence[RingReader], timeout: float, /) -> bool:
+    """Sleeps until one of the readers' producers rings, at most `timeout` seconds."""
+
+@final
+class Frame:
+    """One frame: what it is, and a read-only view of its payload (buffer protocol, DLPack).
+
+    A frame in shared memory may be overwritten while it is used. What was computed from it counts only if
+    `still_valid` says so *afterwards*; as a context manager the frame asks by itself.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     writer = RingWriter(address, base_dirs=[directory])
+        ...     reader = RingReader(address, base_dirs=[directory])
+        ...     _ = writer.publish(np.arange(6, dtype="uint8").reshape(2, 3))
+        ...     with reader.poll() as image:
+        ...         int(image.sum())
+        15
+    """
+
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def timestamp_ns(self) -> int: ...
+    @property
+    def meta_version(self) -> int: ...
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of the element type."""
+
+    @property
+    def wire_dtype(self) -> int:
+        """The element type as the wire numbers it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In bytes."""
+
+    @property
+    def order(self) -> Literal["C", "F"]: ...
+    @property
+    def nbytes(self) -> int:
+        """Length of the payload."""
+
+    @property
+    def borrowed(self) -> bool:
+        """Is the payload still in shared memory?"""
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """For a frame that is still being written: how many bytes from the start mean something."""
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """A read-only array over the payload, without a copy."""
+
+    def still_valid(self) -> bool:
+        """Is the payload still the frame's? Ask after using it."""
+
+    def copy(self) -> NDArray[Any]:
+        """A private array with the frame's values.
+
+        Raises:
+            FrameOverwrittenError: The producer was faster.
+        """
+
+    def copy_into(self, out: Buffer) -> bool:
+        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
+
+    def __enter__(self) -> NDArray[Any]: ...
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+# --- Hot messages and small functions ---------------------------------------------------------------
+
+@final
+class FrameDescriptor:
+    """One frame is there (schema 900, template 4), coded by Rust.
+
+    Example:
+        >>> FrameDescriptor.decode(FrameDescriptor(stream_id=1, epoch=2, seq=3).encode())
+        FrameDescriptor(stream_id=1, epoch=2, seq=3)
+    """
+
+    def __new__(
+        cls,
+        *,
+        stream_id: int,
+        epoch: int,
+        seq: int,
+        timestamp_ns: int | None = None,
+        meta_version: int | None = None,
+        trace_id: int | None = None,
+    ) -> Self: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def timestamp_ns(self) -> int | None: ...
+    @property
+    def meta_version(self) -> int | None: ...
+    @property
+    def trace_id(self) -> int | None: ...
+    @staticmethod
+    def decode(message: Buffer) -> FrameDescriptor | None:
+        """Reads a framed message; `None` when it is something else."""
+
+    def encode(self) -> bytes:
+        """The framed message."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class FrameProgress:
+    """Part of a frame is there (schema 900, template 11), coded by Rust."""
+
+    def __new__(
+        cls, *, stream_id: int, epoch: int, seq: int, payload_bytes_filled: int, state: int
+    ) -> Self: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def payload_bytes_filled(self) -> int: ...
+    @property
+    def state(self) -> int: ...
+    @staticmethod
+    def decode(message: Buffer) -> FrameProgress | None:
+        """Reads a framed message; `None` when it is something else."""
+
+    def encode(self) -> bytes:
+        """The framed message."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def crc32c(data: Buffer, crc: int = 0, /) -> int:
+    """CRC32C of a contiguous buffer, continuing `crc`.
+
+    Example:
+        >>> hex(crc32c(b"123456789"))
+        '0xe3069283'
+    """
+
+def parse_region_uri(uri: str) -> tuple[str, bool]:
+    """Takes a region URI apart: ``(path, require_hugepages)``.
+
+    Example:
+        >>> parse_region_uri("shm:file?path=/dev/shm/a|require_hugepages=true")
+        ('/dev/shm/a', True)
+    """
+
+def format_region_uri(path: str, *, require_hugepages: bool = False) -> str:
+    """The region URI of an absolute path."""
+
+def hot_layouts() -> list[tuple[str, int, int, int, list[tuple[str, int, int]]]]:
+    """The offsets that Rust uses: message, schema, template, block length and ``(field, offset, size)``."""
+
+# --- Aeron ------------------------------------------------------------------------------------------
+
+def aeron_version() -> str:
+    """The version of Aeron that is built in, such as ``1.54.0``."""
+
+def aeron_driver_status(aeron_dir: str, timeout_ns: int) -> tuple[int, int, int, int, bool]:
+    """What the media driver of a directory says about itself.
+
+    Returns:
+        Process id, start and last heartbeat (milliseconds since 1970; the heartbeat is -1 after a clean end),
+        the nanoseconds of silence after which it drops a client, and whether it showed life within
+        `timeout_ns`.
+
+    Raises:
+        NoMediaDriverError: The directory has no media driver's file, or one that can't be read.
+    """
+
+def aeron_counters(aeron_dir: str) -> list[tuple[int, int, int, int, int, bytes, str]]:
+    """All counters of the media driver of a directory, dead or alive.
+
+    Returns:
+        Counter id, type id, value, registration id, owning client, key (112 bytes) and label of each.
+
+    Raises:
+        NoMediaDriverError: As for `aeron_driver_status`.
+    """
+
+@final
+class AeronMediaDriver:
+    """A media driver on threads of this process; runs from construction to `close`.
+
+    Args:
+        aeron_dir: The Aeron directory, an absolute path.
+        dir_delete_on_start: Replace what a dead driver left, instead of refusing.
+        dir_delete_on_shutdown: Remove the directory at a clean end.
+        threading_mode: ``shared``, ``shared_network`` or ``dedicated``.
+        idle_strategy: Aeron's name of an idle strategy, for all threads.
+        idle_arguments: Its arguments in Aeron's form.
+        timer_interval_ns: How often time-outs are looked at.
+        client_liveness_ns: Silence after which a client is dropped.
+        untethered_window_limit_ns: How long an untethered subscriber may hold back a publication.
+        untethered_linger_ns: How long it then stays in its place.
+        untethered_resting_ns: How long it rests before it may join again.
+        term_buffer_bytes: Bytes of one term of a UDP publication.
+        ipc_term_buffer_bytes: Bytes of one term of an IPC publication.
+        sparse_terms: Whether terms take memory only when written.
+
+    Raises:
+        TransportError: A live driver serves the directory, it holds other files, or Aeron refuses a value.
+    """
+
+    def __new__(
+        cls,
+        *,
+        aeron_dir: str,
+        dir_delete_on_start: bool,
+        dir_delete_on_shutdown: bool,
+        threading_mode: str,
+        idle_strategy: str,
+        idle_arguments: str | None,
+        timer_interval_ns: int,
+        client_liveness_ns: int | None,
+        untethered_window_limit_ns: int | None,
+        untethered_linger_ns: int | None,
+        untethered_resting_ns: int | None,
+        term_buffer_bytes: int | None,
+        ipc_term_buffer_bytes: int | None,
+        sparse_terms: bool | None,
+    ) -> AeronMediaDriver: ...
+    @property
+    def aeron_dir(self) -> str:
+        """The Aeron directory."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Ends it; its clients notice within a second."""
+
+@final
+class AeronClient:
+    """A client of a media driver.
+
+    Args:
+        aeron_dir: The media driver's directory.
+        name: Shown by Aeron's tools; at most 100 bytes.
+        connect_timeout_ns: How long to wait for a live media driver.
+        driver_timeout_ns: Silence after which the media driver is dead.
+        keepalive_interval_ns: How often to show life and look for the driver's.
+        idle_sleep_ns: The longest sleep of the client's own thread.
+
+    Raises:
+        NoMediaDriverError: There is none in time.
+    """
+
+    def __new__(
+        cls,
+        *,
+        aeron_dir: str,
+        name: str,
+        connect_timeout_ns: int,
+        driver_timeout_ns: int,
+        keepalive_interval_ns: int,
+        idle_sleep_ns: int,
+    ) -> AeronClient: ...
+    @property
+    def aeron_dir(self) -> str:
+        """The media driver's directory."""
+
+    @property
+    def client_id(self) -> int:
+        """The id under which the media driver knows it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or lost its media driver."""
+
+    def check(self) -> None:
+        """Raises why the client can't be used any more, if so."""
+
+    def take_errors(self) -> list[tuple[int, str]]:
+        """Code and text of what its thread ran into since the last call, at most 64."""
+
+    def add_publication(self, channel: str, stream_id: int, timeout_ns: int) -> AeronPublication:
+        """Adds an exclusive publication.
+
+        Raises:
+            ChannelError: Aeron refuses the channel.
+            NoMediaDriverError: The media driver died, or does not answer in time.
+        """
+
+    def add_subscription(
+        self, channel: str, stream_id: int, max_message_bytes: int, max_total_bytes: int, timeout_ns: int
+    ) -> AeronSubscription:
+        """Adds a subscription.
+
+        Messages in pieces are put together up to `max_message_bytes` each and `max_total_bytes` in all.
+        """
+
+    def add_counter(self, type_id: int, key: bytes, label: str, timeout_ns: int) -> AeronCounter:
+        """Adds a counter; the key has at most 112 bytes, the label 380."""
+
+    def close(self) -> None:
+        """Closes it and everything made through it."""
+
+@final
+class AeronCounter:
+    """A number in the media driver's shared memory; made by `AeronClient.add_counter`."""
+
+    @property
+    def counter_id(self) -> int:
+        """Its number, unique while it exists."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def add(self, amount: int) -> int:
+        """Adds to the value and gives the new one."""
+
+    def set(self, value: int) -> None:
+        """Sets the value."""
+
+    def get(self) -> int:
+        """The value."""
+
+    def close(self) -> None:
+        """Frees it."""
+
+@final
+class AeronPublication:
+    """An exclusive publication; made by `AeronClient.add_publication`."""
+
+    def offer(self, message: bytes | bytearray | memoryview) -> int:
+        """Sends a message of any length up to `max_message_bytes`, from any contiguous buffer.
+
+        Returns:
+            The stream's new position; or -1 when nobody subscribes, -2 when subscribers do not keep up, -3
+            when the log is being rotated, -5 at the stream's end.
+
+        Raises:
+            TransportError: The message is too long.
+            NoMediaDriverError: The media driver died.
+        """
+
+    def try_claim(self, message: bytes | bytearray | memoryview) -> int:
+        """Like `offer`, in one piece of at most `max_payload_bytes`."""
+
+    @property
+    def channel(self) -> str:
+        """The channel."""
+
+    @property
+    def stream_id(self) -> int:
+        """The Aeron stream id."""
+
+    @property
+    def session_id(self) -> int:
+        """Tells it from other publications of the stream."""
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The longest message that `offer` takes."""
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The longest message that `try_claim` takes."""
+
+    @property
+    def term_bytes(self) -> int:
+        """Bytes of one term."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether anybody subscribes."""
+
+    @property
+    def position(self) -> int:
+        """The position behind the last message."""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """Messages and bytes sent; attempts without subscribers, without room; rotations; other failures."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+@final
+class AeronSubscription:
+    """A subscription; made by `AeronClient.add_subscription`."""
+
+    def poll(self, limit: int) -> list[tuple[bytes, int, int]]:
+        """The messages of up to `limit` fragments, each with its session id and the position behind it."""
+
+    def receive(self, limit: int) -> list[bytes]:
+        """The messages of up to `limit` fragments."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether any publication is heard."""
+
+    def images(self) -> list[tuple[int, int, int, int, str]]:
+        """Session id, join time (monotonic nanoseconds), join position, correlation id and source of each."""
+
+    def join_time_ns(self, session_id: int) -> int | None:
+        """When the publication of a session became available."""
+
+    def take_image_events(self) -> list[tuple[bool, tuple[int, int, int, int, str]]]:
+        """Images that came (true) and went (false) since the last call."""
+
+    @property
+    def abandoned_messages(self) -> int:
+        """Messages in several pieces that were begun and given up."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Closes it."""
