@@ -6,6 +6,7 @@ Nothing here uses the compiler or the codec: offsets are added up and integers w
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -124,16 +125,17 @@ class Block:
         return "".join(f.type_xml for f in self.fields) + "".join(group.types_xml() for group in self.groups)
 
     def members_xml(self) -> str:
-        xml, number = "", 0
-        for number, f in enumerate(self.fields, 1):
+        xml = ""
+        ids = itertools.count(1)
+        for f in self.fields:
             presence = ' presence="optional"' if f.null is not None else ""
             offset = f' offset="{f.offset}"' if f.explicit_offset else ""
-            xml += f'<field name="{f.name}" id="{number}" type="{f.type_name}"{presence}{offset}/>'
-        for number, group in enumerate(self.groups, number + 1):
-            xml += f'<group name="{group.name}" id="{number}" blockLength="{group.block_length}">'
+            xml += f'<field name="{f.name}" id="{next(ids)}" type="{f.type_name}"{presence}{offset}/>'
+        for group in self.groups:
+            xml += f'<group name="{group.name}" id="{next(ids)}" blockLength="{group.block_length}">'
             xml += group.members_xml() + "</group>"
-        for number, part in enumerate(self.data, number + 1):
-            xml += f'<data name="{part.name}" id="{number}" type="{part.type_name}"/>'
+        for part in self.data:
+            xml += f'<data name="{part.name}" id="{next(ids)}" type="{part.type_name}"/>'
         return xml
 
 

@@ -46,8 +46,7 @@ def outcome_of(data: bytes) -> Message | None:
     """The message that bytes hold, or None; any other exception fails the test."""
     try:
         message = decode(data)
-    except MalformedMessageError as e:
-        assert str(e)
+    except MalformedMessageError:
         return None
     assert decode(encode(message, block_length=None)) == message
     return message

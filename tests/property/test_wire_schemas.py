@@ -109,7 +109,6 @@ def test_damaged_schemas(data):
     changed = xml[:start] + data.draw(st.text(max_size=5)) + xml[start + length :]
     try:
         compiled = compile_schema(changed, "changed.xml")
-    except SchemaError as e:
-        assert "changed.xml" in str(e)
+    except SchemaError:
         return
     assert compiled.source == "changed.xml"

@@ -139,7 +139,7 @@ def test_drift_of_the_schema_is_refused(old, new, problem):
 
 
 def test_an_enum_of_another_name_is_refused():
-    with pytest.raises(SchemaError, match="Colour .* is Hue"):
+    with pytest.raises(SchemaError, match=r"Colour .* is Hue"):
         bind(
             Sample,
             altered(('enum name="Colour"', 'enum name="Hue"'), ('id="3" type="Colour"', 'id="3" type="Hue"')),

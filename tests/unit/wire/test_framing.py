@@ -16,6 +16,7 @@ from tensor_pool.wire.messages import (
     DataSourceMeta,
     DiscoveryRequest,
     DiscoveryResponse,
+    DiscoveryResult,
     DiscoveryStatus,
     DiscoveryTag,
     EventMessage,
@@ -226,6 +227,13 @@ def test_event_message_blocks(block_length, accepted):
     else:
         with pytest.raises(MalformedMessageError):
             decode(data)
+
+
+@pytest.mark.req("DSC-10-1")
+def test_discovery_does_not_care_about_layout_versions():
+    result = DiscoveryResult(1, 2, 3, 2, 8, 256, 8, None, 1000)
+    response = DiscoveryResponse(1, DiscoveryStatus.OK, (result,))
+    assert decode(encode(response)).results[0].layout_version == 2
 
 
 @pytest.mark.parametrize("extra", [b"\0", bytes(8), b"x" * 1000])

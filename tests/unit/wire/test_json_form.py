@@ -98,8 +98,10 @@ def test_slots():
     data = read_reference(SLOT)
     form = to_json_form(data)
     assert form["fields"]["tensor_message_header"] == {
-        "block_length": 184, "schema_id": 900,
-        "template_id": 52, "version": 1,
+        "block_length": 184,
+        "schema_id": 900,
+        "template_id": 52,
+        "version": 1,
     }
     assert form["fields"]["header_bytes_length"] == 192
     assert from_json_form(form) == data

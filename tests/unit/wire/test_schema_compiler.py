@@ -253,13 +253,17 @@ def test_no_field_follows_a_group():
         ('<enum name="a" encodingType="uint8"><validValue name="X">256</validValue></enum>', "does not fit"),
         ('<enum name="a" encodingType="uint8"><validValue name="X"/></enum>', "not a whole number"),
         (
-            '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
-            '<validValue name="X">2</validValue></enum>',
+            (
+                '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
+                '<validValue name="X">2</validValue></enum>'
+            ),
             "used twice",
         ),
         (
-            '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
-            '<validValue name="Y">1</validValue></enum>',
+            (
+                '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
+                '<validValue name="Y">1</validValue></enum>'
+            ),
             "used twice",
         ),
         # Decision B6: 255 is the null of a uint8, so it can't be a value of its own.
@@ -276,18 +280,25 @@ def test_no_field_follows_a_group():
             "neither a message header",
         ),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32"/>'
-            '<type name="varData" primitiveType="uint8"/></composite>',
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32"/>'
+                '<type name="varData" primitiveType="uint8"/></composite>'
+            ),
             'needs length="0"',
         ),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32"/>'
-            '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/></composite>',
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32"/>'
+                '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/>'
+                "</composite>"
+            ),
             "is not US-ASCII",
         ),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32" maxValue="4294967296"/>'
-            '<type name="varData" primitiveType="uint8" length="0"/></composite>',
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32" maxValue="4294967296"/>'
+                '<type name="varData" primitiveType="uint8" length="0"/></composite>'
+            ),
             "not between",
         ),
     ],

@@ -154,7 +154,7 @@ def test_header_bytes_of_a_chunk_are_at_most_256():
     length = HEADER + 41
     assert data[length : length + 4] == (256).to_bytes(4, "little")
     longer = data[:length] + (257).to_bytes(4, "little") + bytes(257) + bytes(4)
-    with pytest.raises(MalformedMessageError, match="257 bytes announced, .* 256 allowed"):
+    with pytest.raises(MalformedMessageError, match=r"257 bytes announced, .* 256 allowed"):
         decode(longer)
     with pytest.raises(MalformedMessageError, match="257 bytes, but at most 256"):
         encode(msgspec.structs.replace(CHUNK, header_bytes=bytes(257)))
@@ -177,7 +177,7 @@ def test_lengths_beyond_the_buffer_or_the_maximum(length):
 @pytest.mark.parametrize("byte", [0x80, 0xC3, 0xFF])
 def test_text_that_is_not_ascii_is_refused(byte):
     data = encode(DataSourceAnnounce(1, 2, 3, 4, "name!"))
-    with pytest.raises(MalformedMessageError, match="DataSourceAnnounce.name: byte 4 is not US-ASCII"):
+    with pytest.raises(MalformedMessageError, match=r"DataSourceAnnounce\.name: byte 4 is not US-ASCII"):
         decode(data.replace(b"!", bytes([byte])))
 
 
