@@ -87,7 +87,7 @@ def test_a_strided_view_decodes():
 
 @pytest.mark.req("DSC-10-6", "DSC-4.2-3", "SVC-5-2")
 def test_equal_template_ids_of_other_schemas_are_other_messages():
-    """Template 1 is nine different messages (pitfall 8)."""
+    """Template 1 is eight different messages (pitfall 8)."""
     first = {}
     for struct_type in message_types():
         for layout in message_layouts(struct_type):

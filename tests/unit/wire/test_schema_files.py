@@ -317,9 +317,11 @@ DIGESTS = {
 def facts(block: BlockLayout) -> list[object]:
     """Everything in a layout that decides about bytes."""
     fields = [
-        (field.name, field.offset, field.primitive.name, field.length)
-        + (field.null, field.minimum, field.maximum, field.padding)
-        + (sorted(field.enum.values.items()) if field.enum else None,)
+        (
+            *(field.name, field.offset, field.primitive.name, field.length),
+            *(field.null, field.minimum, field.maximum, field.padding),
+            sorted(field.enum.values.items()) if field.enum else None,
+        )
         for field in block.fields
     ]
     constants = [(constant.name, constant.value) for constant in block.constants]
