@@ -53,7 +53,7 @@ def _print_progress(seen: Viewer) -> None:
         return
     p50, p99 = (latency.percentile(p) / _NS_PER_US for p in (50, 99))
     click.echo(
-        f"  frame {outcome.last_seq:>5}   seen after {p50:.0f} us (p50) {p99:.0f} us (p99)   "
+        f"  frame {outcome.last_seq:>5}   drawn and seen within {p50:.0f} us (p50) {p99:.0f} us (p99)   "
         f"gaps {outcome.gaps}   late {outcome.late}   wrong {outcome.wrong}"
     )
 
@@ -74,7 +74,7 @@ def _print_summary(seen: Viewer) -> None:
         )
     elif outcome.camera_exit != 0:
         click.echo(f"the camera (process {outcome.camera_pid}) ended with exit code {outcome.camera_exit}")
-    rate = outcome.frames / outcome.seconds if outcome.seconds else 0.0
+    rate = (outcome.frames - 1) / outcome.seconds if outcome.seconds else 0.0
     megabytes = rate * picture.HEIGHT * picture.WIDTH / 1e6
     click.echo(
         f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy; "
