@@ -35,8 +35,8 @@ def wire() -> None:
 def decode(context: click.Context, files: tuple[Path, ...], kind: str | None) -> None:
     """Print one JSON object for each of FILES.
 
-    A file holds one framed message, one 256-byte slot, or a region (its superblock is shown). Files that can't
-    be decoded are reported on standard error; the others are printed all the same.
+    A file holds one framed message, one 256-byte slot, or a region (its superblock is shown). Files that
+    can't be decoded are reported on standard error; the others are printed all the same.
     """
     refused = 0
     for file in files:
