@@ -294,8 +294,8 @@ class RingReader:
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
 
-    def check_superblocks(self) -> None:
-        """Raises `RegionError` when a superblock no longer says what was announced."""
+    def check_files(self) -> None:
+        """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
 
     def liveness(self) -> tuple[int, int]:
         """Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns)."""

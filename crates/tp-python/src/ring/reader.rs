@@ -292,10 +292,10 @@ impl RingReader {
         self.drops.late()
     }
 
-    /// Raises `RegionError` when a superblock no longer says what was announced.
-    fn check_superblocks(&self, py: Python<'_>) -> PyResult<()> {
+    /// Raises `RegionError` when a file is no longer what was announced.
+    fn check_files(&self, py: Python<'_>) -> PyResult<()> {
         let source = self.source(py)?;
-        source.files().check_superblocks().map_err(|failure| errors::region(py, &failure))
+        source.files().check().map_err(|failure| errors::region(py, &failure))
     }
 
     /// Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns).
