@@ -11,9 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::error::Error;
 
 const CNC_FILE: &str = "cnc.dat";
+/// Locked by our media drivers for as long as they live, so that their death shows at once. Others have no such file.
+pub(crate) const LIFE_LOCK_FILE: &str = "alive.lock";
 const HEADER_BYTES: u64 = 128;
 /// Major version of the layout, in bits 16 to 23 of the version number.
 const SUPPORTED_MAJOR: i32 = 0;
@@ -44,6 +48,8 @@ pub struct DriverStatus {
     pub heartbeat_ms: i64,
     /// After this silence the driver drops a client.
     pub client_liveness: Duration,
+    /// Whether a process holds the lock that our media drivers hold; nothing for those of other makers.
+    pub life_lock_held: Option<bool>,
 }
 
 impl DriverStatus {
@@ -61,12 +67,13 @@ impl DriverStatus {
         ))
     }
 
-    /// Whether the driver showed life within `timeout`.
+    /// Whether the driver showed life within `timeout` and is not known to have died since.
     pub fn is_alive(&self, timeout: Duration) -> bool {
-        match self.heartbeat_age() {
-            None => false,
-            Some(age) if age > timeout => false,
-            Some(age) => age <= PID_COUNTS_AFTER || process_exists(self.pid),
+        match (self.heartbeat_age(), self.life_lock_held) {
+            (None, _) | (_, Some(false)) => false,
+            (Some(age), _) if age > timeout => false,
+            (Some(_), Some(true)) => true,
+            (Some(age), None) => age <= PID_COUNTS_AFTER || process_exists(self.pid),
         }
     }
 
@@ -83,12 +90,24 @@ impl DriverStatus {
                 self.pid
             ),
             None => format!("the media driver (pid {}) was shut down", self.pid),
+            Some(_) if self.life_lock_held == Some(false) => {
+                format!("the media driver (pid {}) was killed", self.pid)
+            }
             Some(age) => format!(
                 "the media driver (pid {}) showed no life for {:.1} s{gone}",
                 self.pid,
                 age.as_secs_f64()
             ),
         }
+    }
+}
+
+fn life_lock_held(dir: &str) -> Option<bool> {
+    let file = File::open(Path::new(dir).join(LIFE_LOCK_FILE)).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Some(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
+        Err(_) => None,
     }
 }
 
@@ -229,6 +248,7 @@ impl CncFile {
             start_ms: i64_at(&self.header, 32),
             pid: i64_at(&self.header, 40),
             heartbeat_ms: i64::from_ne_bytes(heartbeat),
+            life_lock_held: life_lock_held(&self.dir),
         })
     }
 
@@ -411,6 +431,7 @@ mod tests {
             start_ms: 0,
             heartbeat_ms,
             client_liveness: Duration::ZERO,
+            life_lock_held: None,
         };
         let ten = Duration::from_secs(10);
         assert!(status(own, now_ms).is_alive(ten));
@@ -425,6 +446,19 @@ mod tests {
         assert!(
             status(own, now_ms + 60_000).is_alive(ten),
             "a clock that was set back is not a death"
+        );
+        let ours = |held, heartbeat_ms| DriverStatus {
+            life_lock_held: Some(held),
+            ..status(nobody, heartbeat_ms)
+        };
+        assert!(
+            !ours(false, now_ms).is_alive(ten),
+            "a released lock shows the death at once"
+        );
+        assert!(ours(true, now_ms - 5_000).is_alive(ten));
+        assert!(
+            !ours(true, now_ms - 11_000).is_alive(ten),
+            "a forked child may hold the lock of a dead driver"
         );
     }
 }

@@ -21,6 +21,7 @@ import os
 import pwd
 import time
 import uuid
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
 
@@ -287,6 +288,8 @@ class EmbeddedMediaDriver(ClosingMediaDriver):
         directory = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
         self._native = options.start(directory)
         self._pid = os.getpid()
+        # Ends it before the interpreter does, even when a daemon thread still holds a reference.
+        weakref.finalize(self, _close_in, self._pid, self._native)
 
     @classmethod
     def temporary(cls, options: MediaDriverOptions = DEFAULT_OPTIONS) -> Self:
@@ -310,6 +313,11 @@ class EmbeddedMediaDriver(ClosingMediaDriver):
     def close(self) -> None:
         """Ends it; clients notice within a second. May be called again."""
         self._native.close()
+
+
+def _close_in(pid: int, native: _native.AeronMediaDriver) -> None:
+    if os.getpid() == pid:
+        native.close()
 
 
 def temporary_aeron_dir() -> str:
