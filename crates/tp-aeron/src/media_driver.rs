@@ -67,6 +67,8 @@ pub struct MediaDriverOptions {
     pub ipc_term_buffer_bytes: Option<usize>,
     /// Whether terms take memory only when they are written to.
     pub sparse_terms: Option<bool>,
+    /// Bytes for the values of counters, 128 each; their descriptions take four times as much.
+    pub counter_values_bytes: Option<usize>,
 }
 
 struct Raw {
@@ -275,6 +277,11 @@ impl Context {
             }
             if let Some(bytes) = options.ipc_term_buffer_bytes {
                 accept(c::aeron_driver_context_set_ipc_term_buffer_length(
+                    context, bytes,
+                ))?;
+            }
+            if let Some(bytes) = options.counter_values_bytes {
+                accept(c::aeron_driver_context_set_counters_buffer_length(
                     context, bytes,
                 ))?;
             }

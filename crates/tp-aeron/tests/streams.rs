@@ -41,6 +41,7 @@ fn options(dir: &str) -> MediaDriverOptions {
         term_buffer_bytes: None,
         ipc_term_buffer_bytes: None,
         sparse_terms: None,
+        counter_values_bytes: Some(1 << 20),
     }
 }
 

@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 _NS_PER_MS: Final = 1_000_000
+_COUNTER_VALUE_BYTES: Final = 128
+_MIN_COUNTERS: Final = 8_192
+_MAX_COUNTERS: Final = 4_096_000
 _LIVENESS_TIMEOUT_MS: Final = 10_000
 """Aeron's own limit for a media driver's silence."""
 
@@ -92,6 +95,8 @@ class MediaDriverOptions:
         sparse_terms: Take memory for terms only when they are written. Without it they are allocated at once,
             and a full /dev/shm is an error when a publication is added instead of the death of who writes to
             it.
+        max_counters: How many counters all clients together can have; each takes 640 bytes of shared memory,
+            used or not. Every publication and subscription takes a few.
         delete_dir_on_start: Replace what a dead media driver left behind, instead of refusing to start.
         delete_dir_on_shutdown: Remove the directory at a clean end.
 
@@ -111,6 +116,7 @@ class MediaDriverOptions:
     term_bytes: int = 4 << 20
     ipc_term_bytes: int = 4 << 20
     sparse_terms: bool = True
+    max_counters: int = _MIN_COUNTERS
     delete_dir_on_start: bool = True
     delete_dir_on_shutdown: bool = True
 
@@ -137,6 +143,10 @@ class MediaDriverOptions:
             raise errors.ConfigError(
                 f"timer_interval_ms={self.timer_interval_ms} is not shorter than every time-out",
                 hint="20 works with the defaults",
+            )
+        if not _MIN_COUNTERS <= self.max_counters <= _MAX_COUNTERS:
+            raise errors.ConfigError(
+                f"max_counters={self.max_counters}", hint=f"from {_MIN_COUNTERS} to {_MAX_COUNTERS}"
             )
         if not 0 < self.idle_max_sleep_ms <= self.timer_interval_ms:
             raise errors.ConfigError(
@@ -168,6 +178,7 @@ class MediaDriverOptions:
             term_buffer_bytes=self.term_bytes,
             ipc_term_buffer_bytes=self.ipc_term_bytes,
             sparse_terms=self.sparse_terms,
+            counter_values_bytes=_COUNTER_VALUE_BYTES * self.max_counters,
         )
 
 

@@ -18,6 +18,8 @@ from tensor_pool.transport import MediaDriverOptions, default_aeron_dir
         {"timer_interval_ms": 10_000, "untethered_window_limit_ms": 20_000},
         {"idle_max_sleep_ms": 0},
         {"idle_max_sleep_ms": 21},
+        {"max_counters": 8_191},
+        {"max_counters": 4_096_001},
     ],
     ids=str,
 )
