@@ -5,7 +5,7 @@
 //! answered here with plain reads of a few bytes. The layout is Aeron's (all integers little-endian, as the machine):
 //! a header of 128 bytes, then the buffers whose lengths the header tells, in the order of the fields below.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -146,6 +146,24 @@ pub struct CounterRecord {
 /// [`Error::NoMediaDriver`] when the directory has no file of a media driver, or one that can't be read.
 pub fn driver_status(dir: &str) -> Result<DriverStatus, Error> {
     CncFile::open(dir)?.status()
+}
+
+/// Whether this process may be a client: clients write requests and counters into the file.
+///
+/// # Errors
+/// [`Error::NoMediaDriver`] when not. The C library would look again and again until its time-out instead.
+pub(crate) fn check_writable(dir: &str) -> Result<(), Error> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(Path::new(dir).join(CNC_FILE));
+    match opened {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::NoMediaDriver {
+            dir: dir.to_owned(),
+            reason: format!("its {CNC_FILE} can't be written to: {e}"),
+        }),
+    }
 }
 
 /// All counters of the media driver of a directory.

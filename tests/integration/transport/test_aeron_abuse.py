@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tensor_pool.errors import NoMediaDriverError
-from tensor_pool.transport import AeronClient, SpawnedMediaDriver, is_alive, retry_for
+from tensor_pool.errors import ConfigError, NoMediaDriverError
+from tensor_pool.transport import AeronClient, EmbeddedMediaDriver, SpawnedMediaDriver, is_alive, retry_for
 
 RunScript = Callable[..., "subprocess.CompletedProcess[str]"]
 Eventually = Callable[[Callable[[], object]], None]
@@ -383,6 +383,30 @@ class TestMediaDriverDeath:
             AeronClient.connect(aeron_dir, connect_timeout_ms=200)
         assert 0.2 <= time.monotonic() - started < 5
         assert "tpool media run" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), 1e12])
+    def test_is_not_waited_for_with_an_absurd_timeout(self, aeron_dir: str, wrong: float) -> None:
+        for name in ("connect_timeout_ms", "driver_timeout_ms", "keepalive_interval_ms", "idle_sleep_ms"):
+            with pytest.raises(ConfigError, match=name):
+                AeronClient.connect(aeron_dir, **{name: wrong})  # type: ignore[arg-type]
+
+    def test_of_somebody_else_that_may_only_be_read_is_said(
+        self, media_driver: EmbeddedMediaDriver, run_script: RunScript
+    ) -> None:
+        Path(media_driver.aeron_dir, "cnc.dat").chmod(0o444)
+        script = """
+import os, sys
+from tensor_pool.errors import NoMediaDriverError
+from tensor_pool.transport import AeronClient
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+try:
+    AeronClient.connect(sys.argv[1], connect_timeout_ms=0)
+except NoMediaDriverError as error:
+    assert "can't be written to" in error.message, error
+    print("done")
+"""
+        assert_clean(run_script(script, media_driver.aeron_dir))
 
     def test_can_be_followed_by_another_on_the_same_directory(
         self, aeron_dir: str, eventually: Eventually
