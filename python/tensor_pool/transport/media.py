@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import pwd
 import time
-import uuid
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
@@ -333,7 +332,7 @@ def _close_in(pid: int, native: _native.AeronMediaDriver) -> None:
 
 def temporary_aeron_dir() -> str:
     """The name of a directory in shared memory that nobody uses; nothing is made."""
-    unique = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    unique = f"{os.getpid()}-{os.urandom(6).hex()}"
     return f"/dev/shm/tensor-pool-{unique}"  # noqa: S108 - shared memory is the point
 
 
