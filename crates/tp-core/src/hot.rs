@@ -46,7 +46,7 @@ impl MessageHeader {
     /// The block of `message`, when this is a message of schema 900 with `template_id`, at least as long as
     /// ours: a longer block comes from a later version, and what it adds is skipped (decision B13).
     #[inline]
-    fn control_block<'a>(message: &'a [u8], template_id: u16, block_length: usize) -> Option<&'a [u8]> {
+    fn control_block(message: &[u8], template_id: u16, block_length: usize) -> Option<&[u8]> {
         let head = Self::decode(message)?;
         let known = head.schema_id == CONTROL_SCHEMA_ID
             && head.template_id == template_id
