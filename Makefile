@@ -46,7 +46,7 @@ lint: $(STAMPS)/native ## Formatting and lint of Python and Rust, spelling.
 .PHONY: types
 types: $(STAMPS)/native ## mypy in strict mode, and the native module against its stub.
 	@tools/say "checking types (mypy, stubtest)"
-	@mypy --no-error-summary && MYPYPATH=python stubtest tensor_pool._native --ignore-disjoint-bases
+	@mypy --no-error-summary && MYPYPATH=python stubtest tensor_pool._native --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 
 .PHONY: layers
 layers: $(STAMPS)/native ## Imports go downwards only.
@@ -73,7 +73,20 @@ test-python: $(STAMPS)/native ## Unit, property, conformance and integration tes
 	@tools/say "running the Python tests"
 	@pytest -m "not slow"
 
+##@ Measuring
+
+.PHONY: bench
+bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goal; saved in bench-results/.
+	@tools/say "measuring (about two minutes; close other programs)"
+	@python bench/foundation.py
+
 ##@ Release
+
+.PHONY: wheel
+wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in dist/, installed and tried in a bare environment.
+	@tools/say "building the wheel"
+	@rm -rf dist && maturin build --release --quiet --out dist
+	@tools/check-wheel dist/*.whl
 
 .PHONY: clean
 clean: ## Remove everything that was built here.

@@ -9,9 +9,9 @@
     ├── TransportError           (ConnectionError)  Aeron could not do what was asked
     │   ├── NoMediaDriverError                      no media driver serves that directory, or it died
     │   ├── ChannelError         (ValueError)       a channel or stream id that Aeron refuses
-    │   └── BackPressureError                       the policy says raise, and the other side does not keep up
+    │   └── BackPressureError                       the other side does not keep up (policy: raise)
     ├── NoDriverError            (ConnectionError)  no SHM driver answers
-    ├── RegionError              (OSError)          a file in shared memory can't be created, opened or trusted
+    ├── RegionError              (OSError)          a shared-memory file can't be made, opened or trusted
     │   ├── RegionUriError       (ValueError)       not of the form shm:file?path=/...
     │   └── RegionFullError                         the file system has no room for the region
     ├── FrameError                                  about one frame
@@ -56,6 +56,7 @@ class TensorPoolError(Exception):
     Args:
         message: What went wrong, with the values that matter.
         hint: What to try, in one line; shown after the message.
+        where: The file, key, option or place it is about, in one line, where the message does not say so.
 
     Example:
         >>> print(TensorPoolError("no stream named 'camera-1'", hint="`tpool streams` lists what is there"))
@@ -63,13 +64,19 @@ class TensorPoolError(Exception):
           try: `tpool streams` lists what is there
     """
 
-    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+    def __init__(self, message: str = "", *, hint: str | None = None, where: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.where = where
 
     def __str__(self) -> str:
-        return self.message if self.hint is None else f"{self.message}\n  try: {self.hint}"
+        lines = [self.message]
+        if self.where is not None:
+            lines.append(f"   at: {self.where}")
+        if self.hint is not None:
+            lines.append(f"  try: {self.hint}")
+        return "\n".join(lines)
 
 
 class ConfigError(TensorPoolError, ValueError):

@@ -124,12 +124,15 @@ impl Mapping {
         unsafe { racy_copy(to, self.at(offset, len), len, Locality::for_read(len)) }
     }
 
-    /// Copies `from` into shared memory at `offset`.
+    /// Copies `len` bytes from `from` into shared memory at `offset`.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `len` bytes; it may change meanwhile.
     #[inline]
-    pub fn copy_in(&self, offset: u64, from: &[u8]) {
-        let locality = Locality::for_write(from.len(), self.len as u64);
-        // SAFETY: the target is mapped and writable (checked), the source is a slice.
-        unsafe { racy_copy(self.address_mut(offset, from.len()), from.as_ptr(), from.len(), locality) }
+    pub unsafe fn copy_in(&self, offset: u64, from: *const u8, len: usize) {
+        let locality = Locality::for_write(len, self.len as u64);
+        // SAFETY: the target is mapped and writable (checked), the source is the caller's.
+        unsafe { racy_copy(self.address_mut(offset, len), from, len, locality) }
     }
 
     /// Makes every page present, so that the first frames don't pay for it (decision D19). Best effort.

@@ -1,5 +1,7 @@
 //! The writer of a ring. There is one; it never waits.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::geometry::{RingAddress, RingFiles};
@@ -59,8 +61,12 @@ pub enum ClaimError {
 pub struct Claim {
     /// Its sequence number.
     pub seq: u64,
+    /// Its slot.
+    pub index: u32,
     /// Which pool holds the payload.
     pub pool: usize,
+    /// Stride of that pool.
+    pub stride_bytes: u32,
     /// Bytes claimed.
     pub values_len_bytes: u32,
 }
@@ -70,7 +76,7 @@ pub struct Claim {
 pub struct RingWriter {
     geometry: Geometry,
     header: Mapping,
-    pools: Vec<Mapping>,
+    pools: Vec<Arc<Mapping>>,
     largest_stride: u32,
     next_seq: u64,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
@@ -82,6 +88,7 @@ impl RingWriter {
     pub fn open(address: &RingAddress, bases: &BaseDirs) -> Result<Self, RegionError> {
         let files = RingFiles::open(address, bases, Access::Write, false)?;
         let (header, pools) = files.map(Access::Write)?;
+        let pools = pools.into_iter().map(Arc::new).collect();
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         Ok(Self { geometry: files.geometry, header, pools, largest_stride, next_seq: 0, open: Default::default() })
     }
@@ -103,7 +110,7 @@ impl RingWriter {
 
     /// Touches every page now rather than in the first frames.
     pub fn prefault(&self) {
-        for mapping in self.pools.iter().chain([&self.header]) {
+        for mapping in self.pools.iter().map(Arc::as_ref).chain([&self.header]) {
             mapping.advise_hugepages();
             mapping.prefault();
         }
@@ -135,25 +142,38 @@ impl RingWriter {
         seqlock::begin_write(self.commit_word(seq), seq);
         self.open.push_back(seq);
         self.next_seq = seq + 1;
-        Ok(Claim { seq, pool, values_len_bytes })
+        let (index, stride_bytes) = (slot_index(seq, self.geometry.nslots), self.geometry.pools[pool].stride_bytes);
+        Ok(Claim { seq, index, pool, stride_bytes, values_len_bytes })
     }
 
     /// Where the payload of a claim goes.
     #[inline]
     pub fn payload(&self, claim: &Claim) -> *mut u8 {
-        self.pools[claim.pool].address_mut(self.payload_offset(claim), claim.values_len_bytes as usize)
+        self.pools[claim.pool].address_mut(payload_offset(claim.index, claim.stride_bytes), claim.values_len_bytes as usize)
+    }
+
+    /// The pool that holds the payload of a claim: a view of the payload must keep it mapped.
+    pub fn pool(&self, claim: &Claim) -> Arc<Mapping> {
+        Arc::clone(&self.pools[claim.pool])
     }
 
     /// Copies into a claim at `offset` bytes from its start.
     #[inline]
     pub fn copy_into(&self, claim: &Claim, offset: u32, bytes: &[u8]) {
-        let end = offset as usize + bytes.len();
-        assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
-        self.pools[claim.pool].copy_in(self.payload_offset(claim) + u64::from(offset), bytes);
+        // SAFETY: a slice is valid for reads.
+        unsafe { self.copy_into_raw(claim, offset, bytes.as_ptr(), bytes.len()) }
     }
 
-    fn payload_offset(&self, claim: &Claim) -> u64 {
-        payload_offset(slot_index(claim.seq, self.geometry.nslots), self.geometry.pools[claim.pool].stride_bytes)
+    /// Copies `len` bytes at `from`, which others may change meanwhile, into a claim.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `len` bytes.
+    #[inline]
+    pub unsafe fn copy_into_raw(&self, claim: &Claim, offset: u32, from: *const u8, len: usize) {
+        let end = offset as usize + len;
+        assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
+        // SAFETY: the caller's promise.
+        unsafe { self.pools[claim.pool].copy_in(payload_offset(claim.index, claim.stride_bytes) + u64::from(offset), from, len) }
     }
 
     /// Writes the header of an open claim, so that readers may follow its progress (decision M5).
@@ -168,7 +188,7 @@ impl RingWriter {
         let nslots = self.geometry.nslots;
         let pool_id = self.geometry.pools[claim.pool].pool_id;
         let bytes = slot::encode(header, claim.seq, pool_id, nslots).map_err(ClaimError::Tensor)?;
-        self.header.store_slot(slot_offset(slot_index(claim.seq, nslots)), &bytes);
+        self.header.store_slot(slot_offset(claim.index), &bytes);
         Ok(())
     }
 
@@ -217,6 +237,11 @@ impl RingWriter {
         // The header can't be wrong any more except by a caller's mistake, which must not leave a claim open.
         self.commit(&claim, header).inspect_err(|_| self.open.clear())?;
         Ok(claim.seq)
+    }
+
+    /// Says that the ring is alive, without ringing (decision L8).
+    pub fn refresh_activity(&self) {
+        Doorbell::of(&self.header).refresh_activity(monotonic_ns());
     }
 
     /// Rings the doorbell: raises the activity time stamp and wakes up to `wake` sleeping readers.

@@ -1,0 +1,28 @@
+"""The command ``tpool``.
+
+This module needs nothing but the standard library: without the extra ``cli`` the command must still say what
+to install.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import util
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run ``tpool`` with the arguments of this process and end the process with its exit code."""
+    for package in ("click", "rich"):
+        if util.find_spec(package) is None:
+            print(  # noqa: T201 - there may be no click to print with
+                f"error: tpool needs {package}: pip install 'shm-tensor-pool[cli]'", file=sys.stderr
+            )
+            sys.exit(2)
+    try:
+        from tensor_pool.ops.cli.root import run  # noqa: PLC0415 - see the module's docstring
+
+        sys.exit(run())
+    except KeyboardInterrupt:  # Ctrl-C while modules load; later ones are handled in run()
+        sys.exit(130)

@@ -1,0 +1,114 @@
+"""Printing data: tables for people, JSON for programs, the same rows in each.
+
+A table is drawn with rich on a terminal and is plain aligned text in a pipe, where nothing is cut off, so
+that ``grep`` and ``awk`` see whole values.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["OutputFormat", "print_json", "print_record", "print_rows"]
+
+OutputFormat = Literal["table", "json", "jsonl"]
+
+
+def print_rows(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], output_format: OutputFormat
+) -> None:
+    """Print a listing.
+
+    Args:
+        rows: One mapping a row. With ``jsonl`` each is printed as it comes, so a listing may be endless.
+        columns: What a table shows, in this order; JSON has everything that a row has.
+        output_format: How.
+
+    Example:
+        >>> print_rows([{"id": 10000, "name": "camera-1"}], ["id", "name"], "jsonl")
+        {"id": 10000, "name": "camera-1"}
+        >>> print_rows([{"id": 10000, "name": "camera-1"}], ["id", "name"], "table")
+        ID     NAME
+        10000  camera-1
+    """
+    if output_format == "jsonl":
+        for row in rows:
+            click.echo(_json(row))
+            sys.stdout.flush()
+    elif output_format == "json":
+        print_json([dict(row) for row in rows])
+    elif _is_terminal():
+        _print_rich_table(rows, columns)
+    else:
+        _print_plain_table(rows, columns)
+
+
+def print_record(record: Mapping[str, Any], output_format: OutputFormat) -> None:
+    """Print one thing with its properties, one a line.
+
+    Example:
+        >>> print_record({"version": "1.0", "python": "3.11"}, "table")
+        version  1.0
+        python   3.11
+    """
+    if output_format == "json":
+        print_json(dict(record))
+    elif output_format == "jsonl":
+        click.echo(_json(record))
+    else:
+        width = max((len(name) for name in record), default=0)
+        for name, value in record.items():
+            click.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(_json(value, indent=2))
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(_cell, value))
+    return str(value)
+
+
+def _print_plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    cells = [[column.replace("_", " ").upper() for column in columns]]
+    # A cell stays on its line: a value with a line break would look like another row.
+    cells += [[" ".join(_cell(row.get(column)).split()) or "-" for column in columns] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _print_rich_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - most commands print no table, rich takes 50 ms
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.replace("_", " ").upper(), overflow="fold")
+    for row in rows:
+        # Text, not str: brackets in values are not markup.
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    Console(file=sys.stdout).print(table)  # honours NO_COLOR and TERM=dumb

@@ -1,0 +1,122 @@
+"""The root of ``tpool``: which commands there are, and what happens when one fails.
+
+Commands are imported when they run. ``tpool --help`` therefore imports none of them, and a command that can't
+be imported harms nobody but itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module, util
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tensor_pool.errors import TensorPoolError
+from tensor_pool.ops.cli import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COMMANDS", "run", "tpool"]
+
+COMMANDS: Final = {
+    "demo": ("tensor_pool.ops.cli.demo:demo", "Pass tensors between two processes, now."),
+    "media": ("tensor_pool.ops.cli.media:media", "Run and look at Aeron media drivers."),
+    "wire": ("tensor_pool.ops.cli.wire:wire", "Decode and encode messages."),
+    "config": ("tensor_pool.ops.cli.config:config", "Show, check, explain and write configuration."),
+    "completion": ("tensor_pool.ops.cli.completion:completion", "Print the completion script of a shell."),
+    "version": ("tensor_pool.ops.cli.version:version", "Print the version; --verbose for bug reports."),
+}
+"""The commands: where each is defined and what it does in one line, in the order of the help text."""
+
+
+class _PipeClosedError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it runs; commands whose module is not there are not listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The commands whose modules exist."""
+        return [name for name, (target, _) in COMMANDS.items() if _module_exists(target)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the table's help, without importing them."""
+        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a closed pipe becomes an exception that click does not turn into exit code 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a closed pipe can still be handled
+        except BrokenPipeError as e:
+            raise _PipeClosedError from e
+        return result
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say what is missing when a command needs a package that is not installed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except ModuleNotFoundError as e:
+            raise TensorPoolError(
+                f"tpool {args[0]} needs the module {e.name}, which is not installed",
+                hint="pip install 'shm-tensor-pool[cli]', or the extra that this command belongs to",
+            ) from e
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="shm-tensor-pool", prog_name="tpool", message="%(prog)s %(version)s")
+def tpool(*, debug: bool) -> None:
+    """Tensors between processes over shared memory and Aeron.
+
+    Data goes to standard output, logs and errors to standard error. Exit codes: 0 ok, 1 problems found,
+    2 wrong usage or configuration, 3 no driver.
+    """
+    del debug  # run() looks at it, because it is needed when this function is never reached
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and say how it ended; every failure becomes a message and an exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        result = tpool.main(args=arguments, prog_name="tpool", standalone_mode=False)
+    except _PipeClosedError:
+        # The reader has seen enough. The interpreter's own flush at exit would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failures.EXIT_BROKEN_PIPE
+    except Exception as e:
+        return failures.report(e, with_traceback=_wants_traceback(arguments))
+    return result if type(result) is int else failures.EXIT_OK
+
+
+def _wants_traceback(arguments: Sequence[str]) -> bool:
+    """Whether --debug stands before the command; looked up by hand, because parsing may be what failed."""
+    options = []
+    for argument in arguments:
+        if not argument.startswith("-"):
+            break
+        options.append(argument)
+    return "--debug" in options
+
+
+def _module_exists(target: str) -> bool:
+    try:
+        return util.find_spec(target.partition(":")[0]) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False

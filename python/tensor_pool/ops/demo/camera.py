@@ -1,0 +1,117 @@
+"""The demo's camera: a process that owns a ring, announces it and publishes pictures.
+
+There is no driver in this deployment, so the producer creates its own files and announces them itself
+(decision D16). Started by the viewer as ``python -m tensor_pool.ops.demo.camera``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool import _native, wire
+from tensor_pool.datatypes import Dtype
+from tensor_pool.ops.demo.picture import HEIGHT, WIDTH, draw
+from tensor_pool.runtime import Periodic
+from tensor_pool.transport import AeronClient
+from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+
+if TYPE_CHECKING:
+    from tensor_pool.transport import Publication
+
+__all__ = ["CameraOptions", "main"]
+
+POOL_STREAM: Final = 10_000
+_NS: Final = 1_000_000_000
+
+
+class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the viewer tells the camera, as JSON on its command line."""
+
+    aeron_dir: str
+    base_dir: str
+    announce_channel: str
+    announce_stream_id: int
+    descriptor_channel: str
+    descriptor_stream_id: int
+    rate_hz: float
+    frames: int
+    slots: int = 32
+
+
+def announcement(address: _native.RingAddress) -> ShmPoolAnnounce:
+    """What the whole host may know of the ring."""
+    pools = tuple(PayloadPool(pool_id, address.nslots, stride, uri) for pool_id, stride, uri in address.pools)
+    return ShmPoolAnnounce(
+        stream_id=address.stream_id,
+        producer_id=os.getpid(),
+        epoch=address.epoch,
+        announce_timestamp_ns=time.monotonic_ns(),
+        announce_clock_domain=ClockDomain.MONOTONIC,
+        layout_version=1,
+        header_nslots=address.nslots,
+        header_slot_bytes=256,
+        payload_pools=pools,
+        header_region_uri=address.header_uri,
+    )
+
+
+def make_ring(options: CameraOptions) -> _native.RingAddress:
+    """A new ring for pictures, in a directory of its own."""
+    epoch = time.time_ns() // 1000
+    directory = Path(options.base_dir) / str(POOL_STREAM) / str(epoch)
+    directory.mkdir(parents=True, mode=0o700)
+    stride_bytes = 1 << (HEIGHT * WIDTH - 1).bit_length()
+    pools = [(1, stride_bytes)]
+    return _native.create_ring(directory, stream_id=POOL_STREAM, epoch=epoch, nslots=options.slots, pools=pools)
+
+
+def run(options: CameraOptions) -> None:
+    """Publishes pictures at an even rate until all are taken."""
+    address = make_ring(options)
+    with (
+        AeronClient.connect(options.aeron_dir, name="demo camera") as client,
+        client.add_publication(options.announce_channel, options.announce_stream_id) as announces,
+        client.add_publication(options.descriptor_channel, options.descriptor_stream_id) as descriptors,
+        _native.RingWriter(address, base_dirs=[options.base_dir], descriptors=descriptors.native) as writer,
+    ):
+        writer.prefault()
+        # Whoever joins late misses nothing that is still in the ring; the demo wants to show all of it.
+        descriptors.wait_connected(5_000)
+        take_pictures(writer, announces, options)
+
+
+def take_pictures(writer: _native.RingWriter, announces: Publication, options: CameraOptions) -> None:
+    """One picture a period, an announce every second."""
+    period_ns = round(_NS / options.rate_hz)
+    start_ns = time.monotonic_ns()
+    announce_timer = Periodic(period_ns=_NS, start_ns=start_ns)
+    for n in range(options.frames):
+        now_ns = time.monotonic_ns()
+        if announce_timer.due(now_ns):
+            announces.offer(wire.encode(announcement(writer.address)))
+        if (early_ns := start_ns + n * period_ns - now_ns) > 0:
+            time.sleep(early_ns / _NS)
+        # The picture is drawn where its readers will find it: no copy at all.
+        with writer.claim((HEIGHT, WIDTH), Dtype.UINT8) as slot:
+            draw(slot.seq, slot.array)
+
+
+def main() -> None:
+    """Entry point of the process."""
+    run(msgspec.json.decode(sys.argv[1], type=CameraOptions))
+
+
+def command(options: CameraOptions) -> list[str]:
+    """The command line that starts a camera."""
+    return [sys.executable, "-m", "tensor_pool.ops.demo.camera", json.dumps(msgspec.to_builtins(options))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The demo's viewer: finds the camera's ring by its announce, looks at every picture where it lies."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import time
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from tensor_pool import _native
+from tensor_pool.errors import FrameOverwrittenError
+from tensor_pool.ops.demo import camera, picture
+from tensor_pool.runtime import Histogram, Periodic
+from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
+from tensor_pool.wire import Router
+from tensor_pool.wire.messages import ShmPoolAnnounce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor_pool.config import StreamsSection
+    from tensor_pool.transport import Subscription
+
+__all__ = ["Outcome", "Viewer", "run"]
+
+_NS: Final = 1_000_000_000
+_SHM: Final = "/dev/shm"  # noqa: S108 - shared memory is the point
+_PATIENCE_S: Final = 15.0
+
+
+class Outcome(msgspec.Struct):
+    """What the viewer saw."""
+
+    frames: int = 0
+    wrong: int = 0
+    gaps: int = 0
+    late: int = 0
+    descriptors: int = 0
+    seconds: float = 0.0
+    camera_pid: int = 0
+    camera_exit: int | None = None
+    last_seq: int | None = None
+
+    @property
+    def killed_by(self) -> str | None:
+        """The signal that ended the camera, if one did."""
+        if self.camera_exit is None or self.camera_exit >= 0:
+            return None
+        return signal.Signals(-self.camera_exit).name
+
+    @property
+    def good(self) -> bool:
+        """Did all pictures arrive, every pixel right?"""
+        return self.camera_exit == 0 and self.frames > 0 and self.wrong == self.gaps == self.late == 0
+
+
+class Viewer:
+    """Follows one stream.
+
+    Args:
+        announces: Where rings are announced.
+        descriptors: Where frames are announced.
+        base_dir: Below which the ring's files must lie.
+    """
+
+    def __init__(self, announces: Subscription, descriptors: Subscription, base_dir: str) -> None:
+        self.outcome = Outcome()
+        self.latency = Histogram()
+        self.last_picture: NDArray[Any] | None = None
+        self._announces = announces
+        self._descriptors = descriptors
+        self._base_dir = base_dir
+        self._reader: _native.RingReader | None = None
+        self._router = Router()
+        self._router.on(ShmPoolAnnounce, self._map)
+
+    def _map(self, announce: ShmPoolAnnounce) -> None:
+        if self._reader is not None or announce.stream_id != camera.POOL_STREAM:
+            return
+        pools = [(pool.pool_id, pool.stride_bytes, pool.region_uri) for pool in announce.payload_pools]
+        address = _native.RingAddress(
+            stream_id=announce.stream_id,
+            epoch=announce.epoch,
+            nslots=announce.header_nslots,
+            header_uri=announce.header_region_uri,
+            pools=pools,
+        )
+        self._reader = _native.RingReader(address, base_dirs=[self._base_dir])
+
+    def work(self) -> bool:
+        """Looks at what is there, or sleeps until something comes; true when a picture was looked at."""
+        for message in self._announces.receive():
+            self._router.dispatch(message)
+        if self._reader is None:
+            time.sleep(0.005)
+            return False
+        for message in self._descriptors.receive():
+            self.outcome.descriptors += _native.FrameDescriptor.decode(message) is not None
+        frame = self._reader.poll()
+        if frame is None:
+            self._reader.wait(0.1)
+            return False
+        self._look_at(frame)
+        self.outcome.gaps, self.outcome.late = self._reader.gaps, self._reader.late
+        return True
+
+    def _look_at(self, frame: _native.Frame) -> None:
+        self.latency.record(time.monotonic_ns() - frame.timestamp_ns)
+        # Overwritten while we looked: counted as late by the reader.
+        with contextlib.suppress(FrameOverwrittenError), frame as image:
+            right = picture.is_right(frame.seq, image)
+        self.outcome.frames += 1
+        self.outcome.wrong += not right
+        self.outcome.last_seq = frame.seq
+        if frame.seq % 30 == 0:
+            self.last_picture = np.array(image)
+
+    def close(self) -> None:
+        """Lets go of the ring."""
+        if self._reader is not None:
+            self._reader.close()
+
+
+def run(
+    streams: StreamsSection,
+    *,
+    seconds: float,
+    rate_hz: float,
+    on_start: Callable[[int, str], None],
+    on_second: Callable[[Viewer], None],
+) -> Viewer:
+    """Starts a media driver here and a camera in another process, and looks at its pictures until it ends."""
+    with (
+        TemporaryDirectory(dir=_SHM, prefix="tensor-pool-demo-") as base_dir,
+        EmbeddedMediaDriver.temporary() as media_driver,
+        AeronClient.connect(media_driver.aeron_dir, name="demo viewer") as client,
+        client.add_subscription(streams.announce_channel, streams.announce_stream_id) as announces,
+        client.add_subscription(streams.descriptor_channel, streams.descriptor_stream_id) as descriptors,
+    ):
+        options = camera.CameraOptions(
+            aeron_dir=media_driver.aeron_dir,
+            base_dir=base_dir,
+            announce_channel=streams.announce_channel,
+            announce_stream_id=streams.announce_stream_id,
+            descriptor_channel=streams.descriptor_channel,
+            descriptor_stream_id=streams.descriptor_stream_id,
+            rate_hz=rate_hz,
+            frames=max(1, round(seconds * rate_hz)),
+        )
+        viewer = Viewer(announces, descriptors, base_dir)
+        process = subprocess.Popen(camera.command(options))
+        on_start(process.pid, base_dir)
+        try:
+            watch(viewer, process, on_second)
+        finally:
+            process.kill()
+            process.wait()
+            viewer.close()
+        return viewer
+
+
+def watch(viewer: Viewer, process: subprocess.Popen[bytes], on_second: Callable[[Viewer], None]) -> None:
+    """Works until the camera has ended and everything it left in the ring has been seen."""
+    every_second = Periodic(period_ns=_NS, start_ns=time.monotonic_ns() + _NS)
+    start = last_frame = time.monotonic()
+    while True:
+        # Asked before looking: what it committed before it ended is found after this.
+        ended = process.poll() is not None
+        if viewer.work():
+            last_frame = time.monotonic()
+        elif ended or time.monotonic() - last_frame > _PATIENCE_S:
+            break
+        if every_second.due(time.monotonic_ns()):
+            on_second(viewer)
+    viewer.outcome.seconds = last_frame - start
+    viewer.outcome.camera_pid = process.pid
+    viewer.outcome.camera_exit = process.poll()

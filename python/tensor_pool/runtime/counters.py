@@ -1,0 +1,179 @@
+"""Counters of agents: one table of types, cells from a factory.
+
+Agents ask a `CounterFactory` for their cells. The default keeps them in the process; the transport's factory
+makes each an Aeron counter, so that any process and Aeron's own tools can read them [WIRE-15.16-2].
+
+Type ids: Aeron keeps everything below 1000 for itself (driver and client 0-99, archive 100-199, cluster
+200-299, ...) and leaves the rest to applications. Ours start at 4000, above the low thousands that other
+applications on the same media driver tend to pick, and each package has its own hundred:
+
+====  ==============================
+4000  agents and their runners
+4100  messages and transport
+4200  producers
+4300  consumers
+4400  SHM driver
+4500  bridge
+4600  discovery
+4700  service control and supervisor
+4800  recorder
+====  ==============================
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+__all__ = ["FIRST_TYPE_ID", "Counter", "CounterFactory", "CounterSet", "CounterType", "LocalCounters"]
+
+FIRST_TYPE_ID: Final = 4000
+
+
+@enum.unique
+class CounterType(enum.Enum):
+    """Every kind of counter there is: its Aeron type id, its name and what it counts.
+
+    Example:
+        >>> CounterType.AGENT_ERRORS.type_id, CounterType.AGENT_ERRORS.label
+        (4002, 'errors')
+    """
+
+    AGENT_CYCLES = 4000, "cycles", "Duty cycles that the agent has run."
+    AGENT_WORK = 4001, "work", "Items of work that the agent has done: messages, frames, expired timers."
+    AGENT_ERRORS = 4002, "errors", "Duty cycles that ended with an exception."
+    AGENT_OVERRUNS = 4003, "cycle overruns", "Duty cycles that took longer than the runner allows."
+    AGENT_LONGEST_CYCLE = 4004, "longest cycle ns", "The longest duty cycle, in nanoseconds."
+
+    def __init__(self, type_id: int, label: str, doc: str) -> None:
+        self.type_id = type_id
+        self.label = label
+        self.doc = doc
+
+
+class Counter(Protocol):
+    """One 64-bit cell with a single writer; anybody may read it at any time.
+
+    No method ever raises: a cell that was closed, or whose media driver is gone, keeps counting for nobody.
+    An agent must not fail because of what it counts with.
+    """
+
+    @property
+    def value(self) -> int:
+        """The present value."""
+        ...
+
+    def add(self, amount: int = 1, /) -> None:
+        """Raise the value."""
+        ...
+
+    def set(self, value: int, /) -> None:
+        """Replace the value."""
+        ...
+
+    def close(self) -> None:
+        """Give the cell back; may be called twice."""
+        ...
+
+
+class CounterFactory(Protocol):
+    """Where cells come from."""
+
+    def create(self, kind: CounterType, label: str, *, key: bytes = b"") -> Counter:
+        """Make a cell that starts at 0.
+
+        Args:
+            kind: What is counted.
+            label: What people read; unique for its owner, for instance ``driver: errors``.
+            key: What programs look for, for instance a stream id.
+        """
+        ...
+
+
+class _LocalCounter:
+    """A cell in this process: a plain integer, because a counter has one writer."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, amount: int = 1, /) -> None:
+        self.value += amount
+
+    def set(self, value: int, /) -> None:
+        self.value = value
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class LocalCounters:
+    """The factory of cells that only this process sees.
+
+    Example:
+        >>> frames = LocalCounters().create(CounterType.AGENT_WORK, "camera: work")
+        >>> frames.add(); frames.add(2); frames.value
+        3
+    """
+
+    __slots__ = ()
+
+    def create(self, kind: CounterType, label: str, *, key: bytes = b"") -> Counter:  # noqa: ARG002
+        """See `CounterFactory.create`; the cell has no name anywhere, its owner knows it."""
+        return _LocalCounter()
+
+
+class CounterSet:
+    """The counters of one owner, made together and closed together.
+
+    Args:
+        factory: Where the cells come from.
+        owner: Whose they are; becomes the first part of each label.
+        kinds: What to count.
+
+    Example:
+        >>> kinds = [CounterType.AGENT_CYCLES, CounterType.AGENT_ERRORS]
+        >>> counters = CounterSet(LocalCounters(), "driver", kinds)
+        >>> counters[CounterType.AGENT_CYCLES].add()
+        >>> counters.snapshot()
+        {'cycles': 1, 'errors': 0}
+    """
+
+    __slots__ = ("_cells",)
+
+    def __init__(self, factory: CounterFactory, owner: str, kinds: Iterable[CounterType]) -> None:
+        self._cells: dict[CounterType, Counter] = {}
+        try:
+            for kind in kinds:
+                self._cells[kind] = factory.create(kind, f"{owner}: {kind.label}")
+        except BaseException:
+            self.close()
+            raise
+
+    def __getitem__(self, kind: CounterType) -> Counter:
+        return self._cells[kind]
+
+    def __iter__(self) -> Iterator[CounterType]:
+        return iter(self._cells)
+
+    def snapshot(self) -> dict[str, int]:
+        """All values by name."""
+        return {kind.label: cell.value for kind, cell in self._cells.items()}
+
+    def close(self) -> None:
+        """Give all cells back; may be called twice."""
+        for cell in self._cells.values():
+            cell.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

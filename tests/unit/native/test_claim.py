@@ -1,0 +1,154 @@
+"""Writing in place."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from tensor_pool import errors
+from tensor_pool.datatypes import Dtype
+
+
+def test_what_is_written_in_place_is_committed_at_the_end_of_the_block(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    with writer.claim((3, 4), Dtype.UINT16, timestamp_ns=5, meta_version=2) as slot:
+        slot.array[...] = np.arange(12).reshape(3, 4)
+        assert reader.poll() is None, "not there before it is committed"
+        assert not slot.finished
+    assert slot.finished
+    frame = reader.poll()
+    assert (frame.seq, frame.timestamp_ns, frame.meta_version, frame.dtype) == (0, 5, 2, "uint16")
+    assert frame.array.tolist() == np.arange(12).reshape(3, 4).tolist()
+
+
+def test_a_block_that_raises_aborts_and_the_number_is_skipped(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    with pytest.raises(ZeroDivisionError), writer.claim((4,), Dtype.UINT8):
+        _ = 1 // 0
+    assert writer.publish(b"next") == 1
+    frame = reader.poll()
+    assert (frame.seq, bytes(frame), reader.gaps) == (1, b"next", 1)
+
+
+def test_column_major_and_progress_claims(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    with writer.claim((3, 5), Dtype.FLOAT32, order="F", progress_unit=2) as slot:
+        slot.array[...] = 1
+        assert slot.array.strides == (4, 12)
+    frame = reader.poll()
+    assert (frame.order, frame.strides) == ("F", (4, 12))
+    with pytest.raises(errors.TensorLayoutError):
+        writer.claim((3,), Dtype.FLOAT32, progress_unit=2)
+
+
+@pytest.mark.req("WIRE-10.2.2-14")
+def test_readers_follow_a_frame_in_progress(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    slot = writer.claim((4, 16), Dtype.UINT8, progress_unit=1)
+    assert reader.read_prefix(0, 16) is None, "without a header there is nothing to follow"
+    slot.write_header()
+    slot.array[:2] = 7
+    prefix = reader.read_prefix(0, 32)
+    assert (prefix.usable_bytes, prefix.shape, prefix.borrowed) == (32, (4, 16), False)
+    assert prefix.array[:2].tolist() == [[7] * 16] * 2
+    assert not prefix.array[2:].any()
+    assert reader.poll() is None
+    slot.commit()
+    assert reader.poll().usable_bytes is None
+    assert reader.read_prefix(8, 32) is None
+    assert ring.reader("copy").read_prefix(0, 32) is None
+
+
+def test_the_array_is_read_only_once_the_slot_is_everybodys(make_ring):
+    writer = make_ring().writer()
+    for finish in ("commit", "abort"):
+        slot = writer.claim((4,), Dtype.UINT8)
+        array = slot.array
+        array[0] = 1
+        getattr(slot, finish)()
+        assert not array.flags.writeable
+        with pytest.raises(errors.ClaimError, match="already"):
+            memoryview(slot)
+
+
+def test_claims_end_once_and_in_order(make_ring):
+    writer = make_ring(nslots=4).writer()
+    first, second = writer.claim((4,), Dtype.UINT8), writer.claim((4,), Dtype.UINT8)
+    with pytest.raises(errors.ClaimError, match="seq 0 is still open") as caught:
+        second.commit()
+    assert "order" in caught.value.hint
+    with pytest.raises(errors.ClaimError, match="still open"):
+        writer.publish(b"x")
+    assert (first.commit(), second.commit()) == (0, 1)
+    for finish in (second.commit, second.abort):
+        with pytest.raises(errors.ClaimError, match="already"):
+            finish()
+    slots = [writer.claim((4,), Dtype.UINT8) for _ in range(4)]
+    with pytest.raises(errors.ClaimError, match="all 4 slots"):
+        writer.claim((4,), Dtype.UINT8)
+    for slot in slots:
+        slot.abort()
+
+
+def test_a_forgotten_claim_does_not_block_the_next(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    slot = writer.claim((4,), Dtype.UINT8)
+    slot.array[0] = 1
+    del slot
+    gc.collect()
+    assert writer.publish(b"next") == 1
+    assert reader.poll().seq == 1
+
+
+def test_sequence_numbers_may_jump_forward_only(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    with writer.claim((1,), Dtype.UINT8, seq=41):
+        pass
+    assert (reader.poll().seq, reader.gaps) == (41, 41)
+    with pytest.raises(errors.ClaimError, match="not above the last one, 41"):
+        writer.claim((1,), Dtype.UINT8, seq=41)
+    assert writer.next_seq == 42
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "options"),
+    [
+        ((), 1, {}),
+        ((1,) * 9, 1, {}),
+        ((-1,), 1, {}),
+        ((1 << 40,), 1, {}),
+        ((3,), 0, {}),
+        ((3,), 12, {}),
+        ((3,), 1, {"order": "K"}),
+        ((3,), 1, {"progress_unit": 9}),
+    ],
+)
+def test_impossible_claims_are_refused(make_ring, shape, dtype, options):
+    writer = make_ring().writer()
+    with pytest.raises(errors.TensorLayoutError):
+        writer.claim(shape, dtype, **options)
+    assert writer.next_seq == 0
+
+
+def test_too_large_claims_are_refused(make_ring):
+    with pytest.raises(errors.FrameTooLargeError):
+        make_ring(strides=(64,)).writer().claim((65,), Dtype.UINT8)
+
+
+def test_an_array_outlives_its_writer(make_ring):
+    writer = make_ring().writer()
+    slot = writer.claim((4,), Dtype.UINT8)
+    array = slot.array
+    writer.close()
+    array[...] = 9
+    assert array.tolist() == [9] * 4
+    with pytest.raises(errors.ClosedError):
+        slot.commit()

@@ -1,0 +1,199 @@
+"""Handles after close, in forked children and at the end of the interpreter; Ctrl-C while waiting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from tensor_pool import _native, errors
+
+
+def test_use_after_close_is_an_error_and_closing_twice_is_not(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    for handle in (writer, reader):
+        assert not handle.closed
+        handle.close()
+        handle.close()
+        assert handle.closed
+        assert "closed" in repr(handle)
+    calls = [
+        lambda: writer.publish(b"x"),
+        lambda: writer.claim((1,), 1),
+        writer.ring,
+        writer.prefault,
+        lambda: writer.next_seq,
+        reader.poll,
+        lambda: reader.read(0),
+        lambda: reader.wait(0),
+        lambda: reader.seek(0),
+        reader.newest,
+        reader.check_superblocks,
+        lambda: reader.gaps,
+        lambda: _native.wait_any([reader], 0),
+    ]
+    for call in calls:
+        with pytest.raises(errors.ClosedError, match="is closed"):
+            call()
+
+
+def test_context_managers_close(make_ring):
+    ring = make_ring()
+    with ring.writer() as writer, ring.reader() as reader:
+        writer.publish(b"x")
+        assert reader.poll().seq == 0
+    assert writer.closed
+    assert reader.closed
+
+
+def test_a_forked_child_gets_an_error_instead_of_the_parents_ring(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    writer.publish(b"x")
+    frame, slot = reader.poll(), writer.claim((1,), 1)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcomes = []
+        calls = (
+            lambda: writer.publish(b"y"),
+            writer.close,
+            reader.poll,
+            lambda: reader.wait(1),
+            frame.still_valid,
+            frame.copy,
+            lambda: memoryview(frame),
+            slot.commit,
+        )
+        for call in calls:
+            try:
+                call()
+                outcomes.append("none")
+            except errors.ForkedProcessError:
+                outcomes.append("forked")
+            except BaseException as e:
+                outcomes.append(repr(e))
+        os.write(write_end, " ".join(outcomes).encode())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        report = pipe.read()
+    os.waitpid(child, 0)
+    assert report.split() == ["forked"] * 8
+    slot.commit()
+    assert reader.poll().seq == 1, "the parent goes on"
+
+
+def test_a_forked_child_that_just_ends_does_not_abort_the_parents_claim(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    slot = writer.claim((1,), 1)
+    child = os.fork()
+    if child == 0:
+        del slot
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert slot.commit() == 0
+    assert reader.poll().seq == 0
+
+
+def test_closing_from_another_thread_ends_no_wait_badly(make_ring):
+    ring = make_ring()
+    reader = ring.reader()
+    assert reader.poll() is None
+    raised = []
+
+    def wait() -> None:
+        try:
+            reader.wait(0.2)
+        except errors.ClosedError as e:
+            raised.append(e)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    reader.close()
+    waiter.join()
+    assert len(raised) == 1, "closed before or during the wait, never used after"
+
+
+def run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("call", ["reader.wait(60)", "_native.wait_any([reader], 60)"])
+def test_ctrl_c_ends_a_wait(make_ring, call):
+    ring = make_ring()
+    code = f"""
+        import sys
+        from tensor_pool import _native
+        directory = sys.argv[1]
+        address = _native.RingAddress(stream_id=10_000, epoch=5, nslots=8,
+            header_uri=f"shm:file?path={{directory}}/header.ring",
+            pools=[(1, 4096, f"shm:file?path={{directory}}/1.pool")])
+        reader = _native.RingReader(address, base_dirs=[directory])
+        assert reader.poll() is None
+        print("waiting", flush=True)
+        {call}
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(ring.directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "waiting\n"
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in stderr
+    assert time.monotonic() - start < 15
+
+
+def test_everything_alive_at_the_end_of_the_interpreter_is_fine(make_ring):
+    ring = make_ring()
+    result = run(
+        """
+        import sys, numpy as np
+        from tensor_pool import _native
+        directory = sys.argv[1]
+        address = _native.RingAddress(stream_id=10_000, epoch=5, nslots=8,
+            header_uri=f"shm:file?path={directory}/header.ring",
+            pools=[(1, 4096, f"shm:file?path={directory}/1.pool")])
+        writer = _native.RingWriter(address, base_dirs=[directory])
+        reader = _native.RingReader(address, base_dirs=[directory])
+        writer.publish(np.ones(8))
+        frame = reader.poll()
+        array, dl, slot = frame.array, np.from_dlpack(frame), writer.claim((4,), 1)
+        slot_array = slot.array
+        cycle = [frame, slot]; cycle.append(cycle)
+        sys.stdout.write("done")
+        """,
+        str(ring.directory),
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done", "")
+
+
+def test_importing_the_native_module_opens_nothing():
+    result = run(
+        """
+        import os
+        before = set(os.listdir("/proc/self/fd")), os.listdir("/proc/self/task")
+        import tensor_pool._native
+        after = set(os.listdir("/proc/self/fd")), os.listdir("/proc/self/task")
+        print(before == after)
+        """
+    )
+    assert result.stdout == "True\n"

@@ -1,0 +1,213 @@
+"""Following a ring: polling, waiting, gaps, drops, files that change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensor_pool import _native, errors
+
+SEQ_COMMIT = 0
+HEADER_LENGTH = 60
+
+
+def spoil(ring, slot: int, offset: int, value: bytes) -> None:
+    with (ring.directory / "header.ring").open("r+b") as file:
+        file.seek(64 + 256 * slot + offset)
+        file.write(value)
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_frames_come_in_order_and_gaps_are_counted(make_ring, mode):
+    ring = make_ring(nslots=8)
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert reader.poll() is None
+    for n in range(5):
+        writer.publish(bytes([n]))
+    assert [reader.poll().seq for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert (reader.poll(), reader.gaps, reader.next_seq) == (None, 0, 5)
+    for n in range(20):
+        writer.publish(bytes([n]))
+    taken = [reader.poll().seq for _ in range(7)]
+    assert taken == [18, 19, 20, 21, 22, 23, 24]
+    assert (reader.poll(), reader.gaps, reader.drops) == (None, 13, {})
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_a_bad_frame_is_counted_by_reason_and_passed_over(make_ring, mode):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader(mode)
+    for n in range(3):
+        writer.publish(bytes([n]))
+    spoil(ring, 1, HEADER_LENGTH, (191).to_bytes(4, "little"))
+    assert [reader.poll().seq, reader.poll().seq, reader.poll()] == [0, 2, None]
+    assert (reader.drops, reader.late, reader.gaps) == ({"header_length": 1}, 0, 0)
+    assert set(reader.drops) < set(_native.DROP_REASONS)
+
+
+@pytest.mark.req("WIRE-10.2.1-12", "WIRE-8.2-9", "WIRE-8.3-17", "WIRE-15.3-1")
+def test_read_takes_exactly_the_frame_asked_for(make_ring):
+    ring = make_ring(nslots=8)
+    writer, reader = ring.writer(), ring.reader()
+    for n in range(20):
+        writer.publish(bytes([n]))
+    assert bytes(reader.read(19)) == b"\x13"
+    assert (reader.newest(), reader.oldest()) == (19, 12)
+    assert [reader.read(seq) for seq in (11, 27, 20)] == [None, None, None]
+    assert reader.drops == {"overwritten": 1, "stale": 2}
+    spoil(ring, 19 % 8, SEQ_COMMIT, (3 << 1 | 1).to_bytes(8, "little"))
+    assert reader.read(19) is None, "a slot that went back is stale"
+    assert reader.drops["stale"] == 3
+
+
+def test_seek(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    for n in range(6):
+        writer.publish(bytes([n]))
+    reader.seek(reader.newest())
+    assert (reader.poll().seq, reader.poll(), reader.gaps) == (5, None, 0)
+    reader.seek(2)
+    assert reader.poll().seq == 2
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_waiting_ends_when_the_producer_rings(make_ring, mode):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert reader.poll() is None
+    assert not reader.wait(0.01)
+    publisher = threading.Timer(0.05, writer.publish, (b"x",))
+    start = time.monotonic()
+    publisher.start()
+    assert reader.wait(60)
+    assert time.monotonic() - start < 30
+    publisher.join()
+    assert reader.poll().seq == 0
+    writer.publish(b"y")
+    assert reader.wait(60), "a ring before the wait counts"
+
+
+def test_waiting_on_many_rings(make_ring):
+    rings = [make_ring() for _ in range(5)]
+    writers, readers = [r.writer() for r in rings], [r.reader() for r in rings]
+    assert [reader.poll() for reader in readers] == [None] * 5
+    assert not _native.wait_any(readers, 0.01)
+    timer = threading.Timer(0.05, writers[3].publish, (b"x",))
+    timer.start()
+    assert _native.wait_any(readers, 60)
+    timer.join()
+    assert [reader.poll() is not None for reader in readers] == [False, False, False, True, False]
+    assert not _native.wait_any([], 0.0)
+
+
+def test_a_producer_that_never_rings_is_heard_after_the_time_out(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    assert reader.poll() is None
+    with writer.claim((1,), 1, seq=5) as slot:
+        slot.commit(ring=False)
+    assert reader.poll() is None, "nobody rang, and the slot of seq 0 is empty"
+    assert not reader.wait(0.001)
+    assert reader.poll().seq == 5
+
+
+@pytest.mark.req("WIRE-15.1-7")
+def test_changed_superblocks_are_noticed(make_ring):
+    ring = make_ring()
+    for mode in ("map", "copy"):
+        reader = ring.reader(mode)
+        reader.check_superblocks()
+        pid, activity = reader.liveness()
+        assert pid > 0
+        assert activity <= time.monotonic_ns()
+    with (ring.directory / "1.pool").open("r+b") as file:
+        file.write(b"\0")
+    with pytest.raises(errors.RegionError, match="superblock field magic"):
+        reader.check_superblocks()
+    with pytest.raises(errors.RegionError, match="magic"):
+        ring.reader()
+
+
+@pytest.mark.req("WIRE-7.1-3", "WIRE-7.1-4")
+def test_only_the_activity_time_stamp_of_a_superblock_ever_changes(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    before = {path: path.read_bytes()[:64] for path in ring.directory.iterdir()}
+    for _ in range(1000):
+        writer.publish(b"x")
+    activity = reader.liveness()[1]
+    writer.refresh_activity()
+    assert reader.liveness()[1] > activity
+    for path, superblock in before.items():
+        assert path.read_bytes()[:56] == superblock[:56]
+
+
+def test_files_that_shrink_are_survived_in_copy_mode(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader("copy")
+    writer.publish(np.ones(4096, "u1"))
+    with (ring.directory / "1.pool").open("r+b") as file:
+        file.truncate(1000)
+    assert reader.poll() is None
+    assert reader.drops == {"truncated": 1}
+    with (ring.directory / "header.ring").open("r+b") as file:
+        file.truncate(0)
+    assert reader.poll() is None
+    assert not reader.wait(0.01)
+    assert (reader.newest(), reader.drops) == (None, {"truncated": 2})
+
+
+def test_files_outside_the_base_directories_are_refused(make_ring, tmp_path):
+    ring = make_ring()
+    for cls in (_native.RingReader, _native.RingWriter):
+        with pytest.raises(errors.RegionError, match="not below an allowed base directory") as caught:
+            cls(ring.address, base_dirs=[tmp_path])
+        assert "allowed base directories" in caught.value.hint
+        with pytest.raises(errors.RegionError):
+            cls(ring.address, base_dirs=[])
+
+
+@pytest.mark.req("WIRE-15.22-16", "WIRE-15.22-18")
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"header_uri": "shm:memfd?path=/a"}, "not a region URI"),
+        ({"header_uri": ""}, "not a region URI"),
+        ({"nslots": 3}, "power of two"),
+        ({"nslots": 16}, "bytes, its geometry needs"),
+        ({"nslots": 4}, "superblock field nslots"),
+        ({"epoch": 6}, "superblock field epoch is 5, expected 6"),
+        ({"stream_id": 1}, "superblock field stream_id"),
+        ({"pools": []}, "0 payload pools"),
+        ({"pools": [(1, 96, "shm:file?path=/x")]}, "64 times a power of two"),
+    ],
+)
+def test_an_announce_that_lies_maps_nothing(make_ring, change, text):
+    ring = make_ring()
+    address = ring.address
+    numbers = {
+        name: getattr(address, name) for name in ("stream_id", "epoch", "nslots", "header_uri", "pools")
+    }
+    lie = _native.RingAddress(**{**numbers, **change})
+    with pytest.raises(errors.RegionError, match=text):
+        _native.RingReader(lie, base_dirs=[ring.directory])
+    maps = Path("/proc/self/maps").read_text()
+    assert str(ring.directory) not in maps
+
+
+def test_create_ring_refuses_what_does_not_fit(tmp_path):
+    with pytest.raises(errors.RegionFullError, match="no room") as caught:
+        _native.create_ring("/dev/shm", stream_id=1, epoch=1, nslots=1 << 20, pools=[(9999, 1 << 31)])
+    assert "slots" in caught.value.hint
+    address = _native.create_ring(tmp_path, stream_id=1, epoch=1, nslots=2, pools=[(1, 64)])
+    with pytest.raises(errors.RegionError, match="exists"):
+        _native.create_ring(tmp_path, stream_id=1, epoch=1, nslots=2, pools=[(1, 64)])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["1.pool", "header.ring"]
+    assert address == _native.RingAddress(
+        stream_id=1, epoch=1, nslots=2, header_uri=address.header_uri, pools=address.pools
+    )

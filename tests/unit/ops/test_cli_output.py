@@ -1,0 +1,109 @@
+"""Tables for people, JSON for programs."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tensor_pool.ops.cli.output import print_record, print_rows
+
+ROWS = [
+    {"id": 10000, "name": "camera-1", "rate_hz": 29.97, "tags": ["raw", "u16"], "live": True},
+    {"id": 7, "name": "[red]x", "rate_hz": None, "tags": [], "live": False},
+]
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_plain_table_is_aligned_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, ["id", "name", "rate_hz", "tags", "live"], "table")
+
+    assert capsys.readouterr().out == (
+        "ID     NAME      RATE HZ  TAGS      LIVE\n"
+        "10000  camera-1  29.97    raw, u16  yes\n"
+        "7      [red]x    -        -         no\n"
+    )
+
+
+def test_a_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], ["id", "name"], "table")
+
+    assert capsys.readouterr().out == "ID  NAME\n"
+
+
+def test_values_with_line_breaks_stay_in_their_row(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"a": "one\ntwo"}, {"a": ""}, {}], ["a"], "table")
+
+    assert capsys.readouterr().out == "A\none two\n-\n-\n"
+
+
+def test_nothing_is_cut_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_rows([{"a": "x" * 500}], ["a"], "table")
+
+    assert "x" * 500 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_a_terminal_gets_a_drawn_table_and_brackets_are_no_markup(
+    monkeypatch: pytest.MonkeyPatch, no_color: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    print_rows(ROWS, ["id", "name"], "table")
+    text = terminal.getvalue()
+
+    assert "[red]x" in text
+    assert "camera-1" in text
+    assert "\x1b[3" not in text  # no colour in either case, only weight
+
+
+def test_json_is_one_document_with_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(iter(ROWS), ["id"], "json")
+
+    assert json.loads(capsys.readouterr().out) == ROWS
+
+
+def test_json_lines_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+
+    def endless() -> Iterator[dict]:
+        for number in range(3):
+            yield {"n": number}
+            seen.append(capsys.readouterr().out)
+
+    print_rows(endless(), ["n"], "jsonl")
+
+    assert seen == ['{"n": 0}\n', '{"n": 1}\n', '{"n": 2}\n']
+
+
+def test_what_json_does_not_know_is_written_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    from pathlib import Path
+
+    print_record({"path": Path("/x"), "name": "ä"}, "jsonl")
+
+    assert capsys.readouterr().out == '{"path": "/x", "name": "ä"}\n'
+
+
+def test_a_record_has_a_line_for_each_property(capsys: pytest.CaptureFixture[str]) -> None:
+    print_record({"a": 1, "long name": None, "c": ""}, "table")
+
+    assert capsys.readouterr().out == "a          1\nlong name  -\nc\n"
+
+
+def test_a_record_without_properties_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_record({}, "table")
+
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,231 @@
+"""The root of the command line: lazy commands, manners, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tensor_pool import errors
+from tensor_pool.ops.cli import failures
+from tensor_pool.ops.cli.root import COMMANDS, LazyGroup, run
+from tensor_pool.ops.cli.root import tpool as root
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch):
+    """Make a function the command `trial`."""
+
+    def install(function) -> None:
+        module = type(sys)("command_for_test")
+        module.__spec__ = sys.__spec__  # any: find_spec wants one
+        module.it = click.command(function)
+        monkeypatch.setitem(sys.modules, "command_for_test", module)
+        monkeypatch.setitem(COMMANDS, "trial", ("command_for_test:it", "A trial."))
+
+    return install
+
+
+def raising(error: BaseException):
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+class TestLaziness:
+    def test_help_imports_no_command(self) -> None:
+        script = """
+import json, sys
+from tensor_pool.ops.cli.root import COMMANDS, run
+assert run(["--help"]) == 0
+modules = [target.partition(":")[0] for target, _ in COMMANDS.values()]
+print(json.dumps([name for name in (*modules, "rich", "msgspec", "numpy") if name in sys.modules]))
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+        assert json.loads(done.stdout.splitlines()[-1]) == []
+
+    def test_help_lists_the_commands_that_are_there(self, tpool) -> None:
+        outcome = tpool("--help")
+
+        assert (outcome.code, outcome.err) == (0, "")
+        for name in ("config", "completion", "version"):
+            assert f"  {name} " in outcome.out
+            assert COMMANDS[name][1] in outcome.out
+
+    def test_a_command_whose_module_is_missing_is_not_listed_and_breaks_nothing(
+        self, tpool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(COMMANDS, "ghost", ("tensor_pool.no_such_package.ghost:ghost", "Boo."))
+
+        assert "ghost" not in tpool("--help").out
+        outcome = tpool("ghost")
+        assert outcome.code == 2
+        assert "No such command 'ghost'" in outcome.err
+
+    def test_a_command_that_needs_a_missing_package_says_so(
+        self, tpool, monkeypatch: pytest.MonkeyPatch, tmp_path
+    ) -> None:
+        (tmp_path / "needy.py").write_text("import a_package_that_nobody_has\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(COMMANDS, "needy", ("needy:needy", "Needs something."))
+
+        assert "needy" in tpool("--help").out
+        outcome = tpool("needy")
+        assert outcome.code == 1
+        assert "tpool needy needs the module a_package_that_nobody_has" in outcome.err
+        assert "pip install" in outcome.err
+
+    def test_every_command_of_ours_is_what_the_table_says(self) -> None:
+        group = LazyGroup("tpool")
+        context = click.Context(group)
+
+        for name in group.list_commands(context):
+            assert isinstance(group.get_command(context, name), click.Command)
+
+
+class TestFailures:
+    def test_an_error_is_three_lines_without_traceback(self, tpool, command) -> None:
+        command(raising(errors.RegionError("file is too small", where="/dev/shm/x", hint="ask its producer")))
+        outcome = tpool("trial")
+
+        assert outcome.out == ""
+        assert outcome.err.splitlines() == [
+            "error: file is too small",
+            "   at: /dev/shm/x",
+            "  try: ask its producer",
+        ]
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (errors.TensorPoolError("x"), 1),
+            (errors.RegionError("x"), 1),
+            (errors.TransportError("x"), 1),
+            (errors.ConfigError("x"), 2),
+            (errors.NoDriverError("x"), 3),
+            (errors.NoMediaDriverError("x"), 3),
+            (ZeroDivisionError("x"), 1),
+            (click.ClickException("x"), 1),
+            (click.UsageError("x"), 2),
+            (click.exceptions.Exit(5), 5),
+            (click.Abort(), 1),
+            (KeyboardInterrupt(), 130),
+        ],
+        ids=repr,
+    )
+    def test_exit_codes(self, tpool, command, error: BaseException, code: int) -> None:
+        command(raising(error))
+
+        assert tpool("trial").code == code
+
+    def test_success_is_0_whatever_a_command_returns(self, tpool, command) -> None:
+        command(lambda: "done")
+
+        assert tpool("trial").code == 0
+
+    def test_debug_adds_the_traceback(self, tpool, command) -> None:
+        command(raising(errors.TensorPoolError("broken")))
+
+        assert "Traceback" not in tpool("trial").err
+        outcome = tpool("--debug", "trial")
+        assert "Traceback" in outcome.err
+        assert outcome.err.splitlines()[-1] == "error: broken"
+
+    def test_a_bug_names_its_place_and_asks_for_a_report(self, tpool, command) -> None:
+        command(raising(ZeroDivisionError("by zero")))
+        outcome = tpool("trial")
+
+        what, where, hint = outcome.err.splitlines()
+        assert what == "error: unexpected ZeroDivisionError: by zero"
+        assert "test_cli_root.py:" in where
+        assert "tpool version --verbose" in hint
+
+    def test_ctrl_c_is_quiet(self, tpool, command) -> None:
+        command(raising(KeyboardInterrupt()))
+
+        assert tpool("trial").err.strip() == ""
+
+    def test_wrong_usage_is_told_in_the_same_form(self, tpool) -> None:
+        outcome = tpool("config", "show", "--format", "xml")
+
+        what, where, hint = outcome.err.splitlines()
+        assert what.startswith("error: Invalid value for '--format': 'xml'")
+        assert where == "   at: tpool config show"
+        assert hint == "  try: `tpool config show --help`"
+
+    def test_without_arguments_there_is_help_and_exit_code_2(self, tpool) -> None:
+        outcome = tpool()
+
+        assert outcome.code == failures.EXIT_USAGE
+        assert "Usage: tpool" in outcome.err
+
+
+class TestVersion:
+    def test_is_one_line(self, tpool) -> None:
+        import tensor_pool
+
+        assert tpool("version") == (0, f"{tensor_pool.__version__}\n", "")
+
+    def test_verbose_has_what_a_bug_report_needs(self, tpool) -> None:
+        outcome = tpool("version", "--verbose", "--format", "json")
+        facts = json.loads(outcome.out)
+
+        assert {
+            "shm-tensor-pool",
+            "python",
+            "platform",
+            "kernel",
+            "numpy",
+            "msgspec",
+            "native module",
+        } <= set(facts)
+        assert facts["python"].startswith("CPython 3.")
+        assert facts["numpy"][0].isdigit()
+
+    def test_json_without_verbose(self, tpool) -> None:
+        assert list(json.loads(tpool("version", "--format", "json").out)) == ["shm-tensor-pool"]
+
+    def test_packages_that_are_missing_are_facts_too(self, tpool, monkeypatch: pytest.MonkeyPatch) -> None:
+        from importlib import metadata
+
+        import tensor_pool
+
+        def not_found(name: str) -> str:
+            raise metadata.PackageNotFoundError(name)
+
+        assert tensor_pool.__version__  # remembered from now on, and so not touched by this test
+        monkeypatch.setattr(metadata, "version", not_found)
+        outcome = tpool("version", "-v")
+
+        assert outcome.code == 0
+        assert "numpy            not installed" in outcome.out
+
+
+class TestCompletion:
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_prints_a_script(self, tpool, shell: str) -> None:
+        outcome = tpool("completion", shell)
+
+        assert outcome.code == 0
+        assert f"_TPOOL_COMPLETE={shell}_complete" in outcome.out
+
+    def test_completes_commands_and_options(self) -> None:
+        from click.shell_completion import ShellComplete
+
+        complete = ShellComplete(root, {}, "tpool", "_TPOOL_COMPLETE")
+
+        assert [item.value for item in complete.get_completions([], "ver")] == ["version"]
+        assert [item.value for item in complete.get_completions(["config"], "ex")] == ["explain"]
+        assert "--format" in [item.value for item in complete.get_completions(["config", "show"], "--")]
+
+
+def test_run_takes_the_arguments_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tpool", "version"])
+
+    assert run() == 0
+    assert capsys.readouterr().out
