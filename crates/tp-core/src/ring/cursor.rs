@@ -115,7 +115,7 @@ impl Cursor {
                     return Polled::Idle;
                 }
             };
-            if commit == Commit::committed(self.next) {
+            if commit.holds(self.next) {
                 let frame = source.take(self.next);
                 self.next += 1;
                 match frame {
