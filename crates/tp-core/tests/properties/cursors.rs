@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::{BaseDirs, CreateOptions};
 use tp_core::ring::{
-    Borrowed, Claim, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter, SnapshotReader, Source,
-    create_ring,
+    Borrowed, Claim, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter, SnapshotReader,
+    Source, create_ring,
 };
 use tp_core::seqlock::Commit;
 use tp_core::slot::{FrameHeader, FrameRecord};
@@ -125,7 +125,11 @@ impl<S: Source<Frame: Frame>> Follower<S> {
         self.cursor.search_again();
         self.poll(usize::MAX, committed);
         if let Some(newest) = newest {
-            assert!(self.cursor.next_seq() > newest, "{newest} was left behind at {}", self.cursor.next_seq());
+            assert!(
+                self.cursor.next_seq() > newest,
+                "{newest} was left behind at {}",
+                self.cursor.next_seq()
+            );
         }
         if !self.lapped {
             assert_eq!(self.delivered, committed.iter().copied().collect::<Vec<_>>());

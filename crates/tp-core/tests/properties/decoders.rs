@@ -30,7 +30,15 @@ impl Damage {
 fn damage() -> impl Strategy<Value = Damage> {
     let patch = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..=4),
-        select(vec![vec![0], vec![0xFF], vec![1, 0, 0, 0], vec![0; 4], vec![0xFF; 4], vec![0xFF, 0xFF, 0xFF, 0x7F], vec![0; 8]]),
+        select(vec![
+            vec![0],
+            vec![0xFF],
+            vec![1, 0, 0, 0],
+            vec![0; 4],
+            vec![0xFF; 4],
+            vec![0xFF, 0xFF, 0xFF, 0x7F],
+            vec![0; 8]
+        ]),
     ];
     prop::collection::vec((any::<Index>(), patch), 0..=3).prop_map(Damage)
 }
