@@ -21,6 +21,7 @@ import numpy as np
 from results import Results, progress
 
 from tensor_pool import _native, wire
+from tensor_pool.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,18 +153,18 @@ def measure_codecs(results: Results) -> None:
     """Decoding, as seen from Python."""
     progress("codecs")
     pools = tuple(
-        wire.AnnouncedPool(
+        messages.PayloadPool(
             pool_id=n, pool_nslots=1024, stride_bytes=1 << 16, region_uri=f"shm:file?path=/dev/shm/{n}.pool"
         )
         for n in (1, 2, 3)
     )
     announce = wire.encode(
-        wire.ShmPoolAnnounce(
+        messages.ShmPoolAnnounce(
             stream_id=1,
             producer_id=1,
             epoch=1,
             announce_timestamp_ns=1,
-            announce_clock_domain=wire.ClockDomain.MONOTONIC,
+            announce_clock_domain=messages.ClockDomain.MONOTONIC,
             layout_version=1,
             header_nslots=1024,
             header_slot_bytes=256,

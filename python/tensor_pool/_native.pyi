@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
+    # rings
     "DROP_REASONS",
     "Claim",
     "Frame",
@@ -26,9 +27,18 @@ __all__ = [
     "hot_layouts",
     "parse_region_uri",
     "wait_any",
+    # Aeron
+    "AeronClient",
+    "AeronCounter",
+    "AeronMediaDriver",
+    "AeronPublication",
+    "AeronSubscription",
+    "aeron_counters",
+    "aeron_driver_status",
+    "aeron_version",
 ]
 
-# --- Rings ---
+# --- Rings ------------------------------------------------------------------------------------------
 
 DROP_REASONS: Final[tuple[str, ...]]
 """The names of all reasons for which a reader drops a frame."""
@@ -108,6 +118,8 @@ class RingWriter:
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
+        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
+        stamp_descriptors: Say in each descriptor when it was sent.
 
     Example:
         >>> import tempfile, numpy as np
@@ -118,7 +130,14 @@ class RingWriter:
         0
     """
 
-    def __new__(cls, address: RingAddress, *, base_dirs: Sequence[str | os.PathLike[str]]) -> Self: ...
+    def __new__(
+        cls,
+        address: RingAddress,
+        *,
+        base_dirs: Sequence[str | os.PathLike[str]],
+        descriptors: AeronPublication | None = None,
+        stamp_descriptors: bool = False,
+    ) -> Self: ...
     def publish(
         self,
         array: Buffer,
@@ -126,9 +145,10 @@ class RingWriter:
         dtype: int | None = None,
         timestamp_ns: int | None = None,
         meta_version: int = 0,
+        trace_id: int | None = None,
         ring: bool = True,
     ) -> int:
-        """Copies an array into the next slot, commits it and rings the doorbell; returns its sequence number.
+        """Copies an array into the next slot, commits it, tells of it; returns its sequence number.
 
         Arrays that are not contiguous are packed on the way. `dtype` overrides what the elements mean, size
         kept (bytes or bits instead of ``uint8``). `timestamp_ns` defaults to CLOCK_MONOTONIC.
@@ -148,6 +168,7 @@ class RingWriter:
         seq: int | None = None,
         timestamp_ns: int | None = None,
         meta_version: int = 0,
+        trace_id: int | None = None,
         progress_unit: int = 0,
     ) -> Claim:
         """Takes the next slot (or that of `seq`, above the last) for a tensor that is written in place."""
@@ -164,6 +185,10 @@ class RingWriter:
     @property
     def next_seq(self) -> int:
         """Sequence number of the next frame."""
+
+    @property
+    def descriptor_counts(self) -> tuple[int, int, int]:
+        """Descriptors sent, skipped because nobody subscribes, and dropped because nobody keeps up."""
 
     @property
     def max_payload_bytes(self) -> int:
@@ -269,8 +294,8 @@ class RingReader:
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
 
-    def check_superblocks(self) -> None:
-        """Raises `RegionError` when a superblock no longer says what was announced."""
+    def check_files(self) -> None:
+        """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
 
     def liveness(self) -> tuple[int, int]:
         """Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns)."""
@@ -375,7 +400,7 @@ class Frame:
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-# --- Hot messages and small functions ---
+# --- Hot messages and small functions ---------------------------------------------------------------
 
 @final
 class FrameDescriptor:
@@ -466,3 +491,269 @@ def format_region_uri(path: str, *, require_hugepages: bool = False) -> str:
 
 def hot_layouts() -> list[tuple[str, int, int, int, list[tuple[str, int, int]]]]:
     """The offsets that Rust uses: message, schema, template, block length and ``(field, offset, size)``."""
+
+# --- Aeron ------------------------------------------------------------------------------------------
+
+def aeron_version() -> str:
+    """The version of Aeron that is built in, such as ``1.54.0``."""
+
+def aeron_driver_status(aeron_dir: str, timeout_ns: int) -> tuple[int, int, int, int, bool]:
+    """What the media driver of a directory says about itself.
+
+    Returns:
+        Process id, start and last heartbeat (milliseconds since 1970; the heartbeat is -1 after a clean end),
+        the nanoseconds of silence after which it drops a client, and whether it showed life within
+        `timeout_ns`.
+
+    Raises:
+        NoMediaDriverError: The directory has no media driver's file, or one that can't be read.
+    """
+
+def aeron_counters(aeron_dir: str) -> list[tuple[int, int, int, int, int, bytes, str]]:
+    """All counters of the media driver of a directory, dead or alive.
+
+    Returns:
+        Counter id, type id, value, registration id, owning client, key (112 bytes) and label of each.
+
+    Raises:
+        NoMediaDriverError: As for `aeron_driver_status`.
+    """
+
+@final
+class AeronMediaDriver:
+    """A media driver on threads of this process; runs from construction to `close`.
+
+    Args:
+        aeron_dir: The Aeron directory, an absolute path.
+        dir_delete_on_start: Replace what a dead driver left, instead of refusing.
+        dir_delete_on_shutdown: Remove the directory at a clean end.
+        threading_mode: ``shared``, ``shared_network`` or ``dedicated``.
+        idle_strategy: Aeron's name of an idle strategy, for all threads.
+        idle_arguments: Its arguments in Aeron's form.
+        timer_interval_ns: How often time-outs are looked at.
+        client_liveness_ns: Silence after which a client is dropped.
+        untethered_window_limit_ns: How long an untethered subscriber may hold back a publication.
+        untethered_linger_ns: How long it then stays in its place.
+        untethered_resting_ns: How long it rests before it may join again.
+        term_buffer_bytes: Bytes of one term of a UDP publication.
+        ipc_term_buffer_bytes: Bytes of one term of an IPC publication.
+        sparse_terms: Whether terms take memory only when written.
+
+    Raises:
+        TransportError: A live driver serves the directory, it holds other files, or Aeron refuses a value.
+    """
+
+    def __new__(
+        cls,
+        *,
+        aeron_dir: str,
+        dir_delete_on_start: bool,
+        dir_delete_on_shutdown: bool,
+        threading_mode: str,
+        idle_strategy: str,
+        idle_arguments: str | None,
+        timer_interval_ns: int,
+        client_liveness_ns: int | None,
+        untethered_window_limit_ns: int | None,
+        untethered_linger_ns: int | None,
+        untethered_resting_ns: int | None,
+        term_buffer_bytes: int | None,
+        ipc_term_buffer_bytes: int | None,
+        sparse_terms: bool | None,
+    ) -> AeronMediaDriver: ...
+    @property
+    def aeron_dir(self) -> str:
+        """The Aeron directory."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Ends it; its clients notice within a second."""
+
+@final
+class AeronClient:
+    """A client of a media driver.
+
+    Args:
+        aeron_dir: The media driver's directory.
+        name: Shown by Aeron's tools; at most 100 bytes.
+        connect_timeout_ns: How long to wait for a live media driver.
+        driver_timeout_ns: Silence after which the media driver is dead.
+        keepalive_interval_ns: How often to show life and look for the driver's.
+        idle_sleep_ns: The longest sleep of the client's own thread.
+
+    Raises:
+        NoMediaDriverError: There is none in time.
+    """
+
+    def __new__(
+        cls,
+        *,
+        aeron_dir: str,
+        name: str,
+        connect_timeout_ns: int,
+        driver_timeout_ns: int,
+        keepalive_interval_ns: int,
+        idle_sleep_ns: int,
+    ) -> AeronClient: ...
+    @property
+    def aeron_dir(self) -> str:
+        """The media driver's directory."""
+
+    @property
+    def client_id(self) -> int:
+        """The id under which the media driver knows it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or lost its media driver."""
+
+    def check(self) -> None:
+        """Raises why the client can't be used any more, if so."""
+
+    def take_errors(self) -> list[tuple[int, str]]:
+        """Code and text of what its thread ran into since the last call, at most 64."""
+
+    def add_publication(self, channel: str, stream_id: int, timeout_ns: int) -> AeronPublication:
+        """Adds an exclusive publication.
+
+        Raises:
+            ChannelError: Aeron refuses the channel.
+            NoMediaDriverError: The media driver died, or does not answer in time.
+        """
+
+    def add_subscription(
+        self, channel: str, stream_id: int, max_message_bytes: int, max_total_bytes: int, timeout_ns: int
+    ) -> AeronSubscription:
+        """Adds a subscription.
+
+        Messages in pieces are put together up to `max_message_bytes` each and `max_total_bytes` in all.
+        """
+
+    def add_counter(self, type_id: int, key: bytes, label: str, timeout_ns: int) -> AeronCounter:
+        """Adds a counter; the key has at most 112 bytes, the label 380."""
+
+    def close(self) -> None:
+        """Closes it and everything made through it."""
+
+@final
+class AeronCounter:
+    """A number in the media driver's shared memory; made by `AeronClient.add_counter`."""
+
+    @property
+    def counter_id(self) -> int:
+        """Its number, unique while it exists."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def add(self, amount: int) -> int:
+        """Adds to the value and gives the new one."""
+
+    def set(self, value: int) -> None:
+        """Sets the value."""
+
+    def get(self) -> int:
+        """The value."""
+
+    def close(self) -> None:
+        """Frees it."""
+
+@final
+class AeronPublication:
+    """An exclusive publication; made by `AeronClient.add_publication`."""
+
+    def offer(self, message: bytes | bytearray | memoryview) -> int:
+        """Sends a message of any length up to `max_message_bytes`, from any contiguous buffer.
+
+        Returns:
+            The stream's new position; or -1 when nobody subscribes, -2 when subscribers do not keep up, -3
+            when the log is being rotated, -5 at the stream's end.
+
+        Raises:
+            TransportError: The message is too long.
+            NoMediaDriverError: The media driver died.
+        """
+
+    def try_claim(self, message: bytes | bytearray | memoryview) -> int:
+        """Like `offer`, in one piece of at most `max_payload_bytes`."""
+
+    @property
+    def channel(self) -> str:
+        """The channel."""
+
+    @property
+    def stream_id(self) -> int:
+        """The Aeron stream id."""
+
+    @property
+    def session_id(self) -> int:
+        """Tells it from other publications of the stream."""
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The longest message that `offer` takes."""
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The longest message that `try_claim` takes."""
+
+    @property
+    def term_bytes(self) -> int:
+        """Bytes of one term."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether anybody subscribes."""
+
+    @property
+    def position(self) -> int:
+        """The position behind the last message."""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """Messages and bytes sent; attempts without subscribers, without room; rotations; other failures."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+@final
+class AeronSubscription:
+    """A subscription; made by `AeronClient.add_subscription`."""
+
+    def poll(self, limit: int) -> list[tuple[bytes, int, int]]:
+        """The messages of up to `limit` fragments, each with its session id and the position behind it."""
+
+    def receive(self, limit: int) -> list[bytes]:
+        """The messages of up to `limit` fragments."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether any publication is heard."""
+
+    def images(self) -> list[tuple[int, int, int, int, str]]:
+        """Session id, join time (monotonic nanoseconds), join position, correlation id and source of each."""
+
+    def join_time_ns(self, session_id: int) -> int | None:
+        """When the publication of a session became available."""
+
+    def take_image_events(self) -> list[tuple[bool, tuple[int, int, int, int, str]]]:
+        """Images that came (true) and went (false) since the last call."""
+
+    @property
+    def abandoned_messages(self) -> int:
+        """Messages in several pieces that were begun and given up."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Closes it."""

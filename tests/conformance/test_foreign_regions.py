@@ -1,4 +1,4 @@
-"""Region files written by an implementation that nobody here wrote: every committed frame is taken, none refused."""
+"""Region files of an implementation that nobody here wrote: every committed frame is taken."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def lay_out(source: Path, directory: Path, stream_id: int) -> _native.RingAddres
 def check(frame: _native.Frame, expected: dict) -> None:
     assert (frame.seq, frame.wire_dtype) == (expected["seq"], expected["dtype_code"])
     assert (list(frame.shape), frame.nbytes) == (expected["dims"], expected["values_len_bytes"])
-    assert (frame.timestamp_ns, frame.meta_version) == (expected["slot_timestamp_ns"], expected["meta_version"])
+    assert (frame.timestamp_ns, frame.meta_version) == (
+        expected["slot_timestamp_ns"],
+        expected["meta_version"],
+    )
     assert frame.order == {"row": "C", "column": "F"}[expected["major_order"]]
     if all(expected["strides"]):
         assert list(frame.strides) == expected["strides"]
@@ -58,7 +61,9 @@ def check(frame: _native.Frame, expected: dict) -> None:
 
 
 @pytest.mark.req("WIRE-8.2-4", "WIRE-8.2-25")
-@pytest.mark.parametrize("expected", INDEX["frames"], ids=lambda f: f"{f['seq']}-{f['dtype']}-{f['major_order']}")
+@pytest.mark.parametrize(
+    "expected", INDEX["frames"], ids=lambda f: f"{f['seq']}-{f['dtype']}-{f['major_order']}"
+)
 @pytest.mark.parametrize("mode", ["map", "copy"])
 def test_each_frame_right_after_its_publication(directory, expected, mode):
     address = lay_out(CAPTURE / "shm_initial", directory, 10_000)

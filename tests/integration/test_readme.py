@@ -13,7 +13,9 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_twenty_lines_run_as_written():
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert result.stdout.splitlines() == ["66", "1 (480, 640) 7.0 True", "None 0 {}"]
     assert len([line for line in code.splitlines() if line.strip()]) <= 20
 

@@ -64,6 +64,7 @@ def test_version_of_a_tree_that_is_not_installed(monkeypatch: pytest.MonkeyPatch
     assert tensor_pool._installed_version() == "0+unknown"
 
 
+@pytest.mark.req("WIRE-15.1-12")
 def test_big_endian_machines_are_refused() -> None:
     with pytest.raises(ImportError, match=r"little-endian machine, this one is big-endian"):
         tensor_pool._require_little_endian("big")

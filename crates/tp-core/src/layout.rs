@@ -115,6 +115,8 @@ pub const SLOT_TENSOR: usize = SLOT_EMBEDDED_HEADER + MESSAGE_HEADER_BYTES;
 pub const HEADER_BYTES_LENGTH: u32 = (MESSAGE_HEADER_BYTES + tensor::BLOCK_LENGTH) as u32;
 
 const _: () = assert!(SLOT_TENSOR + tensor::BLOCK_LENGTH == SLOT_BYTES);
+// Another number of dimensions is another layout, and readers refuse layouts they don't know [WIRE-8.2-2].
+const _: () = assert!(LAYOUT_VERSION == 1 && MAX_DIMS == 8);
 
 layout! {
     /// `TensorHeader`, embedded in the slot behind a message header of its own.
@@ -219,4 +221,31 @@ pub const fn valid_nslots(nslots: u32) -> bool {
 #[inline]
 pub const fn valid_stride(stride_bytes: u32, relaxed: bool) -> bool {
     stride_bytes >= 64 && (stride_bytes.is_power_of_two() || relaxed && stride_bytes % 64 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: WIRE-6-4, WIRE-8.2-11
+    #[test]
+    fn slots_start_behind_64_bytes_and_commit_words_are_aligned() {
+        // Constants of their own: no block length of a schema takes part.
+        assert_eq!((slot_offset(0), slot_offset(1), payload_offset(0, 4096)), (64, 320, 64));
+        for index in 0..1024 {
+            assert_eq!(slot_offset(index) % 64, 0, "a commit word starts a cache line, so it lies in one");
+        }
+    }
+
+    #[test]
+    fn fields_follow_each_other_without_gaps() {
+        for table in TABLES {
+            let mut end = 0;
+            for field in table.fields {
+                assert_eq!(field.offset, end, "{}.{}", table.message, field.name);
+                end += field.size;
+            }
+            assert_eq!(end, table.block_length, "{}", table.message);
+        }
+    }
 }

@@ -31,7 +31,7 @@ fn strides_of_zero_are_inferred() {
     assert_eq!(row(&[3, 0], &[]).unwrap().strides(), &[4, 4]);
 }
 
-// req: WIRE-8.2-20, WIRE-8.2-22, WIRE-8.2-23
+// req: WIRE-8.2-20, WIRE-8.2-21, WIRE-8.2-22, WIRE-8.2-23
 #[test]
 fn overlap_and_wrong_order_are_refused() {
     for (dims, strides, reason) in [
@@ -176,7 +176,7 @@ fn progress_strides_are_those_of_their_axis() {
     assert_eq!(one.unwrap_err(), Why::ProgressUnit);
 }
 
-// req: WIRE-15.8-2
+// req: WIRE-15.8-2, WIRE-15.8-3
 #[test]
 fn numbers_of_the_registry_are_fixed() {
     let dtypes: Vec<i16> = Dtype::ALL.iter().map(|d| *d as i16).collect();

@@ -1,78 +1,109 @@
-//! Errors of the Rust crates as classes of `tensor_pool.errors`.
+//! The classes of `tensor_pool.errors`, raised from Rust.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 use tp_core::drops::DropReason;
 use tp_core::region::RegionError;
 use tp_core::ring::ClaimError;
 
-/// An error of class `class` in `tensor_pool.errors`.
-pub fn error(py: Python<'_>, class: &str, message: impl Into<String>, hint: Option<&str>) -> PyErr {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let make = || -> PyResult<PyErr> {
-        let module =
-            MODULE.get_or_try_init(py, || py.import("tensor_pool.errors").map(Bound::unbind))?.bind(py);
-        let options = PyDict::new(py);
-        options.set_item("hint", hint)?;
-        Ok(PyErr::from_value(module.getattr(class)?.call((message.into(),), Some(&options))?))
-    };
-    // If even that fails, the reason why is the best there is to raise.
-    make().unwrap_or_else(|failure| failure)
+/// A class of `tensor_pool.errors`, looked up by name when it is first raised.
+pub struct ErrorClass {
+    name: &'static str,
+    class: PyOnceLock<Py<PyType>>,
 }
+
+/// Use after `close`.
+pub static CLOSED: ErrorClass = ErrorClass::new("ClosedError");
+/// A handle of the parent in a forked child.
+pub static FORKED: ErrorClass = ErrorClass::new("ForkedProcessError");
+/// No media driver, or it died.
+pub static NO_MEDIA_DRIVER: ErrorClass = ErrorClass::new("NoMediaDriverError");
+/// Aeron refuses a channel.
+pub static CHANNEL: ErrorClass = ErrorClass::new("ChannelError");
+/// Aeron could not do what was asked.
+pub static TRANSPORT: ErrorClass = ErrorClass::new("TransportError");
+/// A region file that can't be made, opened or trusted.
+pub static REGION: ErrorClass = ErrorClass::new("RegionError");
+/// Not a region URI.
+pub static REGION_URI: ErrorClass = ErrorClass::new("RegionUriError");
+/// No room for a region.
+pub static REGION_FULL: ErrorClass = ErrorClass::new("RegionFullError");
+/// Bytes that are not the message they claim to be.
+pub static MALFORMED_MESSAGE: ErrorClass = ErrorClass::new("MalformedMessageError");
+/// A tensor that a slot can't describe.
+pub static TENSOR_LAYOUT: ErrorClass = ErrorClass::new("TensorLayoutError");
+/// Larger than every pool.
+pub static FRAME_TOO_LARGE: ErrorClass = ErrorClass::new("FrameTooLargeError");
+/// The producer reused the slot.
+pub static FRAME_OVERWRITTEN: ErrorClass = ErrorClass::new("FrameOverwrittenError");
+/// Claims out of order, twice, or too many.
+pub static CLAIM: ErrorClass = ErrorClass::new("ClaimError");
+
+impl ErrorClass {
+    /// The class of this name; nothing is looked up before it is raised.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, class: PyOnceLock::new() }
+    }
+
+    /// An error of this class, with a line that says what to try.
+    pub fn new_err(&self, py: Python<'_>, message: impl Into<String>, hint: Option<&str>) -> PyErr {
+        // Whatever goes wrong on the way is itself the error to raise.
+        self.build(py, message.into(), hint).unwrap_or_else(|error| error)
+    }
+
+    fn build(&self, py: Python<'_>, message: String, hint: Option<&str>) -> PyResult<PyErr> {
+        let class = self.class.get_or_try_init(py, || {
+            let class = py.import("tensor_pool.errors")?.getattr(self.name)?;
+            Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
+        })?;
+        let keywords = PyDict::new(py);
+        keywords.set_item("hint", hint)?;
+        Ok(PyErr::from_value(class.bind(py).call((message,), Some(&keywords))?))
+    }
+}
+
+/// What region URIs look like, for hints.
+pub const URI_HINT: &str = "region URIs look like shm:file?path=/dev/shm/...";
 
 /// `ClosedError` for `what`.
 pub fn closed(py: Python<'_>, what: &str) -> PyErr {
-    error(py, "ClosedError", format!("the {what} is closed"), None)
-}
-
-/// `ForkedProcessError` for `what`.
-pub fn forked(py: Python<'_>, what: &str) -> PyErr {
-    let hint = "open it again in the child process";
-    error(
-        py,
-        "ForkedProcessError",
-        format!("the {what} belongs to the process that this one was forked from"),
-        Some(hint),
-    )
+    CLOSED.new_err(py, format!("the {what} is closed"), None)
 }
 
 /// A region that can't be made, opened or trusted.
 pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
     let (class, hint) = match failure {
-        RegionError::Uri { .. } => {
-            ("RegionUriError", Some("region URIs look like shm:file?path=/dev/shm/..."))
-        }
+        RegionError::Uri { .. } => (&REGION_URI, Some(URI_HINT)),
         RegionError::Full { .. } => {
-            ("RegionFullError", Some("use fewer or smaller slots, or free memory there (df -h shows it)"))
+            (&REGION_FULL, Some("use fewer or smaller slots, or free memory there (df -h shows it)"))
         }
         RegionError::NotContained { .. } => {
-            ("RegionError", Some("if the path is yours, add its directory to the allowed base directories"))
+            (&REGION, Some("if the path is yours, add its directory to the allowed base directories"))
         }
         RegionError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            ("RegionError", Some("the files belong to another user: compare owner, group and mode"))
+            (&REGION, Some("the files belong to another user: compare owner, group and mode"))
         }
-        _ => ("RegionError", None),
+        _ => (&REGION, None),
     };
-    error(py, class, failure.to_string(), hint)
+    class.new_err(py, failure.to_string(), hint)
 }
 
 /// A frame that can't be written.
 pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
     let (class, hint) = match failure {
         ClaimError::TooLarge { .. } => {
-            ("FrameTooLargeError", Some("give the stream a pool with a larger stride (max_bytes=...)"))
+            (&FRAME_TOO_LARGE, Some("give the stream a pool with a larger stride (max_bytes=...)"))
         }
-        ClaimError::Tensor(_) | ClaimError::Extent { .. } => ("TensorLayoutError", None),
-        ClaimError::Open(_) => {
-            ("ClaimError", Some("claims are committed in the order in which they were made"))
-        }
-        _ => ("ClaimError", None),
+        ClaimError::Tensor(_) | ClaimError::Extent { .. } => (&TENSOR_LAYOUT, None),
+        ClaimError::Open(_) => (&CLAIM, Some("claims are committed in the order in which they were made")),
+        _ => (&CLAIM, None),
     };
-    error(py, class, failure.to_string(), hint)
+    class.new_err(py, failure.to_string(), hint)
 }
 
 /// A tensor that can't be described in a slot.
 pub fn layout(py: Python<'_>, reason: DropReason, what: &str) -> PyErr {
-    error(py, "TensorLayoutError", format!("{what} can't be described in a slot: {}", reason.label()), None)
+    let message = format!("{what} can't be described in a slot: {}", reason.label());
+    TENSOR_LAYOUT.new_err(py, message, None)
 }

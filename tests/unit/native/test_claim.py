@@ -11,11 +11,13 @@ from tensor_pool import errors
 from tensor_pool.datatypes import Dtype
 
 
+@pytest.mark.req("WIRE-8.3-20")
 def test_what_is_written_in_place_is_committed_at_the_end_of_the_block(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()
     with writer.claim((3, 4), Dtype.UINT16, timestamp_ns=5, meta_version=2) as slot:
         slot.array[...] = np.arange(12).reshape(3, 4)
+        # Whatever the block does, flushing a device's writes for instance, comes before the commit.
         assert reader.poll() is None, "not there before it is committed"
         assert not slot.finished
     assert slot.finished

@@ -17,6 +17,7 @@ from tensor_pool.datatypes import Dtype, from_numpy, to_numpy
 NUMERIC = [d for d in Dtype if d not in (Dtype.UNKNOWN, Dtype.BYTES, Dtype.BIT)]
 
 
+@pytest.mark.req("WIRE-10.2.1-3")
 @pytest.mark.parametrize("dtype", NUMERIC, ids=lambda d: d.name)
 @pytest.mark.parametrize("mode", ["map", "copy"])
 def test_every_dtype_arrives(make_ring, dtype, mode):

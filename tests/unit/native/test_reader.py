@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -64,6 +67,31 @@ def test_read_takes_exactly_the_frame_asked_for(make_ring):
     assert reader.drops["stale"] == 3
 
 
+@pytest.mark.req("WIRE-10.2.1-11")
+def test_shape_and_type_come_from_the_slot_alone(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    arrays = [np.zeros((2, 3), "u1"), np.ones(5, "f8"), np.zeros((1, 2, 1), "i4")]
+    for array in arrays:
+        writer.publish(array)
+    for seq, array in enumerate(arrays):
+        frame = reader.read(seq)  # all that a descriptor says of a frame is its number
+        assert (frame.shape, frame.dtype) == (array.shape, array.dtype.name)
+        np.testing.assert_array_equal(frame.array, array)
+
+
+@pytest.mark.req("WIRE-15.4-1")
+def test_a_consumer_that_stopped_never_holds_up_the_producer(make_ring):
+    ring = make_ring(nslots=4)
+    writer, reader = ring.writer(), ring.reader()
+    writer.publish(b"held")
+    held = reader.poll()
+    for _ in range(400):
+        writer.publish(b"next")
+    assert writer.next_seq == 401
+    assert not held.still_valid()
+
+
 def test_seek(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()
@@ -116,19 +144,18 @@ def test_a_producer_that_never_rings_is_heard_after_the_time_out(make_ring):
     assert reader.poll().seq == 5
 
 
-@pytest.mark.req("WIRE-15.1-7")
 def test_changed_superblocks_are_noticed(make_ring):
     ring = make_ring()
     for mode in ("map", "copy"):
         reader = ring.reader(mode)
-        reader.check_superblocks()
+        reader.check_files()
         pid, activity = reader.liveness()
         assert pid > 0
         assert activity <= time.monotonic_ns()
     with (ring.directory / "1.pool").open("r+b") as file:
         file.write(b"\0")
     with pytest.raises(errors.RegionError, match="superblock field magic"):
-        reader.check_superblocks()
+        reader.check_files()
     with pytest.raises(errors.RegionError, match="magic"):
         ring.reader()
 
@@ -162,6 +189,7 @@ def test_files_that_shrink_are_survived_in_copy_mode(make_ring):
     assert (reader.newest(), reader.drops) == (None, {"truncated": 2})
 
 
+@pytest.mark.req("WIRE-15.21a.5-12")
 def test_files_outside_the_base_directories_are_refused(make_ring, tmp_path):
     ring = make_ring()
     for cls in (_native.RingReader, _native.RingWriter):
@@ -211,3 +239,25 @@ def test_create_ring_refuses_what_does_not_fit(tmp_path):
     assert address == _native.RingAddress(
         stream_id=1, epoch=1, nslots=2, header_uri=address.header_uri, pools=address.pools
     )
+
+
+def test_waiting_costs_no_cpu(make_ring):
+    reader = make_ring().reader()
+    assert reader.poll() is None
+    cpu, wall = time.process_time(), time.monotonic()
+    assert not reader.wait(0.5)
+    assert (time.process_time() - cpu) / (time.monotonic() - wall) < 0.1
+
+
+def test_a_mapped_file_that_shrinks_kills_who_touches_it(make_ring):
+    """Why there is a copy mode, and why the documentation names the risk of the other."""
+    ring = make_ring(strides=(1 << 16,))
+    reader, pool = ring.reader(), ring.directory / "1.pool"
+    code = (
+        "import mmap, sys; file = open(sys.argv[1], 'r+b'); memory = mmap.mmap(file.fileno(), 0);"
+        "file.truncate(64); memory[1 << 15]"
+    )
+    result = subprocess.run([sys.executable, "-c", code, pool], check=False)
+    assert result.returncode == -signal.SIGBUS
+    with pytest.raises(errors.RegionError, match="64 bytes, its geometry needs"):
+        reader.check_files()  # looks at the file, not through the mapping

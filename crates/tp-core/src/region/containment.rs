@@ -161,6 +161,14 @@ mod tests {
         }
     }
 
+    // req: WIRE-15.21a.5-9
+    #[test]
+    fn without_a_safe_way_to_open_nothing_is_opened() {
+        let t = tree();
+        let incapable: Opener = |_, _, _| Err(Errno::NOSYS);
+        assert!(t.dirs.open_with(&t.base.join("stream/good"), OFlags::RDONLY, incapable).is_err());
+    }
+
     #[test]
     fn missing_files_and_missing_base_directories_say_so() {
         let t = tree();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::bytes::{get, put};
 use crate::drops::{DropCounters, DropReason};
-use crate::layout::{SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, SLOT_TENSOR, slot as at, slot_offset, tensor};
+use crate::layout::{SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, SLOT_TENSOR, slot as at, slot_offset, superblock, tensor};
 use crate::region::{Access, BaseDirs, CreateOptions, RegionError, RegionFile, RegionKind, Superblock};
 use crate::seqlock::Commit;
 use crate::slot::FrameHeader;
@@ -92,7 +92,7 @@ fn only_sound_geometries_make_a_ring() {
     assert!(geometry(8, &[192]).check(true).is_ok() && geometry(8, &[96]).check(true).is_err());
 }
 
-// req: WIRE-6-3, WIRE-8.1-1, WIRE-8.1-2, WIRE-8.2-3, WIRE-8.2-6, WIRE-8.2-7, WIRE-8.2-15, WIRE-8.3-3, WIRE-9-1, WIRE-9-7, WIRE-9-8, WIRE-15.18-2
+// req: WIRE-6-3, WIRE-7.1-11, WIRE-8.1-1, WIRE-8.1-2, WIRE-8.2-3, WIRE-8.2-6, WIRE-8.2-7, WIRE-8.2-15, WIRE-8.3-3, WIRE-9-1, WIRE-9-7, WIRE-9-8, WIRE-15.18-2
 #[test]
 fn frames_lie_where_the_layout_says() {
     let r = ring(4, &[4096]);
@@ -101,6 +101,7 @@ fn frames_lie_where_the_layout_says() {
         publish(&mut writer, &[n + 1; 100]);
     }
     let (header, pool) = (std::fs::read(r.path("header.ring")).unwrap(), std::fs::read(r.path("1.pool")).unwrap());
+    assert_eq!(get::<u16>(&pool, superblock::POOL_ID), r.address.geometry.pools[0].pool_id);
     assert_eq!((header.len(), pool.len()), (64 + 4 * 256, 64 + 4 * 4096));
     for seq in 3..7u64 {
         let index = (seq % 4) as usize;
@@ -469,6 +470,7 @@ fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
     assert_eq!(DropReason::ALL.iter().map(|reason| drops.get(*reason)).sum::<u64>(), 0);
 }
 
+// req: WIRE-15.21-4
 #[test]
 fn a_cursor_counts_bad_frames_and_goes_on() {
     let r = ring(8, &[64]);

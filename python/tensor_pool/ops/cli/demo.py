@@ -19,7 +19,9 @@ _NS_PER_US: Final = 1_000
 
 @click.command()
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 3600), help="How long.")
-@click.option("--rate", default=60.0, show_default=True, type=click.FloatRange(1, 1000), help="Frames a second.")
+@click.option(
+    "--rate", default=60.0, show_default=True, type=click.FloatRange(1, 1000), help="Frames a second."
+)
 @config_options
 @click.pass_context
 def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> None:
@@ -32,7 +34,9 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
     from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
 
     def on_start(pid: int, base_dir: str) -> None:
-        click.echo(f"camera: process {pid}, {rate:g} pictures a second of 1920 x 1080 uint8, ring below {base_dir}")
+        click.echo(
+            f"camera: process {pid}, {rate:g} pictures a second of 1920 x 1080 uint8, ring below {base_dir}"
+        )
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
 
     seen = viewer.run(
@@ -49,7 +53,7 @@ def _print_progress(seen: Viewer) -> None:
         return
     p50, p99 = (latency.percentile(p) / _NS_PER_US for p in (50, 99))
     click.echo(
-        f"  frame {outcome.last_seq:>5}   seen after {p50:.0f} us (p50) {p99:.0f} us (p99)   "
+        f"  frame {outcome.last_seq:>5}   drawn and seen within {p50:.0f} us (p50) {p99:.0f} us (p99)   "
         f"gaps {outcome.gaps}   late {outcome.late}   wrong {outcome.wrong}"
     )
 
@@ -65,13 +69,18 @@ def _print_summary(seen: Viewer) -> None:
             f"the camera (process {outcome.camera_pid}) was killed by {outcome.killed_by}; "
             f"the last frame it had committed was {outcome.last_seq}"
         )
-        click.echo("a frame it was drawing at that moment stays marked as unfinished, and no reader accepts it")
+        click.echo(
+            "a frame it was drawing at that moment stays marked as unfinished, and no reader accepts it"
+        )
     elif outcome.camera_exit != 0:
         click.echo(f"the camera (process {outcome.camera_pid}) ended with exit code {outcome.camera_exit}")
-    rate = outcome.frames / outcome.seconds if outcome.seconds else 0.0
+    rate = (outcome.frames - 1) / outcome.seconds if outcome.seconds else 0.0
     megabytes = rate * picture.HEIGHT * picture.WIDTH / 1e6
     click.echo(
-        f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy: "
-        f"{outcome.frames - outcome.wrong} right in every pixel, {outcome.gaps} missed, {outcome.late} overwritten, "
+        f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy; "
         f"{outcome.descriptors} descriptors over Aeron"
+    )
+    click.echo(
+        f"{outcome.frames - outcome.wrong} right in every pixel, {outcome.wrong} wrong, "
+        f"{outcome.gaps} missed, {outcome.late} overwritten while looked at"
     )

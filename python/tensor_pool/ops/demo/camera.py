@@ -69,7 +69,9 @@ def make_ring(options: CameraOptions) -> _native.RingAddress:
     directory.mkdir(parents=True, mode=0o700)
     stride_bytes = 1 << (HEIGHT * WIDTH - 1).bit_length()
     pools = [(1, stride_bytes)]
-    return _native.create_ring(directory, stream_id=POOL_STREAM, epoch=epoch, nslots=options.slots, pools=pools)
+    return _native.create_ring(
+        directory, stream_id=POOL_STREAM, epoch=epoch, nslots=options.slots, pools=pools
+    )
 
 
 def run(options: CameraOptions) -> None:

@@ -14,7 +14,7 @@ __all__ = ["HEIGHT", "WIDTH", "draw", "is_right", "sketch"]
 HEIGHT: Final = 1080
 WIDTH: Final = 1920
 
-# Rings around the centre; each frame shifts their phase. Adding wraps round, so any phase is one addition away.
+# Rings around the centre. Bytes wrap round, so shifting their phase is one addition.
 _ROWS, _COLUMNS = np.ogrid[:HEIGHT, :WIDTH]
 _RINGS: Final = np.hypot(_ROWS - HEIGHT / 2, _COLUMNS - WIDTH / 2).astype(np.uint8)
 

@@ -155,7 +155,7 @@ def run(
             frames=max(1, round(seconds * rate_hz)),
         )
         viewer = Viewer(announces, descriptors, base_dir)
-        process = subprocess.Popen(camera.command(options))
+        process = subprocess.Popen(camera.command(options))  # noqa: S603 - our own module
         on_start(process.pid, base_dir)
         try:
             watch(viewer, process, on_second)
@@ -169,16 +169,17 @@ def run(
 def watch(viewer: Viewer, process: subprocess.Popen[bytes], on_second: Callable[[Viewer], None]) -> None:
     """Works until the camera has ended and everything it left in the ring has been seen."""
     every_second = Periodic(period_ns=_NS, start_ns=time.monotonic_ns() + _NS)
-    start = last_frame = time.monotonic()
+    first_frame = last_frame = time.monotonic()
     while True:
         # Asked before looking: what it committed before it ended is found after this.
         ended = process.poll() is not None
         if viewer.work():
             last_frame = time.monotonic()
+            first_frame = last_frame if viewer.outcome.frames == 1 else first_frame
         elif ended or time.monotonic() - last_frame > _PATIENCE_S:
             break
         if every_second.due(time.monotonic_ns()):
             on_second(viewer)
-    viewer.outcome.seconds = last_frame - start
+    viewer.outcome.seconds = last_frame - first_frame
     viewer.outcome.camera_pid = process.pid
     viewer.outcome.camera_exit = process.poll()

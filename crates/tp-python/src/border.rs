@@ -1,0 +1,96 @@
+//! Crossing between Python and native code: who holds the interpreter's lock, signals, and the interpreter's end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+use tp_aeron::OwnerProcess;
+
+use crate::errors::TRANSPORT;
+
+/// Signals are looked for at least this often inside a call that waits.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Between two looks at what is waited for.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the interpreter's end waits for threads to come back from native code.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+
+static EXITING: AtomicBool = AtomicBool::new(false);
+/// Threads that are in native code without the interpreter's lock.
+static RELEASED: AtomicUsize = AtomicUsize::new(0);
+
+struct ReleasedThread;
+
+impl Drop for ReleasedThread {
+    fn drop(&mut self) {
+        RELEASED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs `work` without the interpreter's lock.
+///
+/// Once the interpreter is exiting the lock is kept instead: older Pythons end a thread that asks for it back by
+/// unwinding its stack, which a thread with Rust frames does not survive; it would abort the process.
+pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    RELEASED.fetch_add(1, Ordering::SeqCst);
+    let _counted = ReleasedThread;
+    if EXITING.load(Ordering::SeqCst) { work() } else { py.detach(work) }
+}
+
+/// Repeats `attempt` without the interpreter's lock until it gives something or `timeout` has passed; lets Ctrl-C in.
+///
+/// # Errors
+/// What `attempt` fails with, translated by `raise`; what a signal handler raised; an error when the interpreter exits.
+pub fn wait_for<T: Send, E: Send>(
+    py: Python<'_>,
+    timeout: Duration,
+    raise: impl Fn(Python<'_>, E) -> PyErr,
+    mut attempt: impl FnMut() -> Result<Option<T>, E> + Send,
+) -> PyResult<Option<T>> {
+    let deadline = Instant::now().checked_add(timeout);
+    loop {
+        let attempts_end = Instant::now() + SIGNAL_CHECK_INTERVAL;
+        let (found, timed_out) = released(py, || {
+            loop {
+                let found = attempt();
+                let now = Instant::now();
+                let timed_out = deadline.is_some_and(|deadline| now >= deadline);
+                let give_back = timed_out || now >= attempts_end || EXITING.load(Ordering::SeqCst);
+                if give_back || !matches!(found, Ok(None)) {
+                    return (found, timed_out);
+                }
+                std::thread::sleep(ATTEMPT_INTERVAL);
+            }
+        });
+        match found {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(error) => return Err(raise(py, error)),
+        }
+        py.check_signals()?;
+        if timed_out {
+            return Ok(None);
+        }
+        if EXITING.load(Ordering::SeqCst) {
+            return Err(TRANSPORT.new_err(py, "the interpreter is exiting", None));
+        }
+    }
+}
+
+/// Has the interpreter call back before it tears itself down, so that no thread is then in native code without its
+/// lock. Threads that are not daemons have ended by then.
+pub fn watch_interpreter_exit(py: Python<'_>) -> PyResult<()> {
+    let owner = OwnerProcess::current();
+    let on_exit = PyCFunction::new_closure(py, None, None, move |args, _kwargs| {
+        let py = args.py();
+        EXITING.store(true, Ordering::SeqCst);
+        let deadline = Instant::now() + EXIT_PATIENCE;
+        // In a forked child the count is the parent's, of threads that do not exist here.
+        while owner.is_current() && RELEASED.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            py.detach(|| std::thread::sleep(ATTEMPT_INTERVAL));
+        }
+    })?;
+    py.import("atexit")?.call_method1("register", (on_exit,))?;
+    Ok(())
+}

@@ -1,0 +1,344 @@
+//! The writer of a ring.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use tp_aeron::{ExclusivePublication, OfferError, OwnerProcess};
+use tp_core::clock::monotonic_ns;
+use tp_core::hot::FrameDescriptor;
+use tp_core::layout::MAX_DIMS;
+use tp_core::region::BaseDirs;
+use tp_core::ring::ClaimError;
+use tp_core::slot::FrameHeader;
+use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
+
+use super::address::RingAddress;
+use super::buffers::Incoming;
+use super::check_owner;
+use super::claim::Claim;
+use crate::aeron::AeronPublication;
+use crate::border::released;
+use crate::errors;
+
+/// Copies at least this long release the GIL; below, releasing costs as much as the copy.
+pub const RELEASE_GIL_BYTES: usize = 32 << 10;
+
+/// Wakes every sleeping reader.
+const WAKE_ALL: u32 = i32::MAX as u32;
+
+/// What a descriptor says beyond the frame's identity.
+#[derive(Clone, Copy)]
+pub struct Announcement {
+    /// Version of the metadata.
+    pub meta_version: u32,
+    /// Trace of the frame.
+    pub trace_id: Option<u64>,
+    /// Wake the readers?
+    pub ring: bool,
+}
+
+/// The writer of a ring and where its descriptors go.
+pub struct Publisher {
+    /// The ring.
+    pub ring: tp_core::ring::RingWriter,
+    descriptors: Option<ExclusivePublication>,
+    stamp_descriptors: bool,
+    counts: DescriptorCounts,
+}
+
+/// How descriptors ended.
+#[derive(Clone, Copy, Default)]
+struct DescriptorCounts {
+    sent: u64,
+    /// Nobody subscribes: the frame is in the ring all the same (decision M13).
+    skipped: u64,
+    /// Subscribers do not keep up, or the publication is gone.
+    dropped: u64,
+}
+
+impl Publisher {
+    /// Tells the world of a committed frame: the descriptor first, then the bell (decision M18).
+    pub fn announce(&mut self, seq: u64, what: Announcement) {
+        if let Some(descriptors) = &self.descriptors {
+            let geometry = self.ring.geometry();
+            let descriptor = FrameDescriptor {
+                stream_id: geometry.stream_id,
+                epoch: geometry.epoch,
+                seq,
+                timestamp_ns: self.stamp_descriptors.then(monotonic_ns),
+                meta_version: Some(what.meta_version),
+                trace_id: what.trace_id,
+            };
+            match descriptors.offer(&descriptor.encode()) {
+                Ok(_) => self.counts.sent += 1,
+                Err(OfferError::NotConnected) => self.counts.skipped += 1,
+                // A producer never waits for consumers, and the ring is the truth: count and go on.
+                Err(_) => self.counts.dropped += 1,
+            }
+        }
+        if what.ring {
+            self.ring.ring(WAKE_ALL);
+        }
+    }
+}
+
+/// The publisher, shared with the claims it handed out. None once closed.
+#[derive(Clone)]
+pub struct SharedPublisher(Arc<Mutex<Option<Publisher>>>);
+
+impl SharedPublisher {
+    /// Locks without holding the interpreter's lock while waiting: whoever holds ours may need it to go on.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<Publisher>> {
+        match self.0.try_lock() {
+            Ok(guard) => guard,
+            // A panic can't happen between two stores of the writer; its state is whole.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                released(py, || drop(self.0.lock()));
+                self.lock(py)
+            }
+        }
+    }
+
+    /// Runs `work` unless the writer is closed.
+    pub fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError>,
+    ) -> PyResult<T> {
+        let mut guard = self.lock(py);
+        let publisher = guard.as_mut().ok_or_else(|| errors::closed(py, "ring writer"))?;
+        work(publisher).map_err(|failure| errors::claim(py, &failure))
+    }
+
+    /// Runs `work` without the interpreter's lock.
+    fn with_released<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError> + Send,
+    ) -> PyResult<T> {
+        let result = released(py, || {
+            let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            guard.as_mut().map(work)
+        });
+        result
+            .ok_or_else(|| errors::closed(py, "ring writer"))?
+            .map_err(|failure| errors::claim(py, &failure))
+    }
+
+    /// Gives a claim up, if that is still possible.
+    pub fn abort(&self, claim: &tp_core::ring::Claim) {
+        let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(publisher) = guard.as_mut() {
+            let _ = publisher.ring.abort(claim);
+        }
+    }
+}
+
+/// The one writer of a ring.
+#[pyclass(frozen, module = "tensor_pool._native")]
+pub struct RingWriter {
+    publisher: SharedPublisher,
+    owner: OwnerProcess,
+    address: RingAddress,
+    max_payload_bytes: u32,
+}
+
+impl RingWriter {
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        check_owner(py, self.owner, "ring writer")
+    }
+}
+
+#[pymethods]
+impl RingWriter {
+    #[new]
+    #[pyo3(signature = (address, *, base_dirs, descriptors = None, stamp_descriptors = false))]
+    fn new(
+        py: Python<'_>,
+        address: &RingAddress,
+        base_dirs: Vec<PathBuf>,
+        descriptors: Option<&AeronPublication>,
+        stamp_descriptors: bool,
+    ) -> PyResult<Self> {
+        let open = || tp_core::ring::RingWriter::open(&address.0, &BaseDirs::open(&base_dirs)?);
+        let ring = released(py, open).map_err(|failure| errors::region(py, &failure))?;
+        let max_payload_bytes = ring.max_payload_bytes();
+        let descriptors = descriptors.map(AeronPublication::handle);
+        let publisher =
+            Publisher { ring, descriptors, stamp_descriptors, counts: DescriptorCounts::default() };
+        Ok(Self {
+            publisher: SharedPublisher(Arc::new(Mutex::new(Some(publisher)))),
+            owner: OwnerProcess::current(),
+            address: address.clone(),
+            max_payload_bytes,
+        })
+    }
+
+    /// Copies an array into the next slot, commits it, sends its descriptor and rings the doorbell.
+    #[pyo3(signature = (array, *, dtype = None, timestamp_ns = None, meta_version = 0, trace_id = None, ring = true))]
+    fn publish(
+        &self,
+        array: &Bound<'_, PyAny>,
+        dtype: Option<i16>,
+        timestamp_ns: Option<u64>,
+        meta_version: u32,
+        trace_id: Option<u64>,
+        ring: bool,
+    ) -> PyResult<u64> {
+        let py = array.py();
+        self.check(py)?;
+        let incoming = Incoming::new(array, dtype.map(|number| parse_dtype(py, number)).transpose()?)?;
+        let bytes = incoming.len_bytes();
+        let header = FrameHeader {
+            tensor: incoming.tensor,
+            values_len_bytes: bytes.min(u32::MAX.into()) as u32,
+            timestamp_ns: timestamp_ns.unwrap_or_else(monotonic_ns),
+            meta_version,
+        };
+        let publish = |publisher: &mut Publisher| {
+            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| incoming.copy_into(ring, claim);
+            let seq = publisher.ring.publish_with(bytes, &header, copy)?;
+            publisher.announce(seq, Announcement { meta_version, trace_id, ring });
+            Ok(seq)
+        };
+        if bytes as usize >= RELEASE_GIL_BYTES {
+            self.publisher.with_released(py, publish)
+        } else {
+            self.publisher.with(py, publish)
+        }
+    }
+
+    /// Takes the next slot for a tensor that is written in place.
+    #[pyo3(signature = (shape, dtype, *, order = "C", seq = None, timestamp_ns = None, meta_version = 0, trace_id = None, progress_unit = 0))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only in Python")]
+    fn claim(
+        slf: &Bound<'_, Self>,
+        shape: Vec<i64>,
+        dtype: i16,
+        order: &str,
+        seq: Option<u64>,
+        timestamp_ns: Option<u64>,
+        meta_version: u32,
+        trace_id: Option<u64>,
+        progress_unit: u8,
+    ) -> PyResult<Claim> {
+        let (py, this) = (slf.py(), slf.get());
+        this.check(py)?;
+        let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(py, what, None);
+        let order = match order {
+            "C" => MajorOrder::Row,
+            "F" => MajorOrder::Column,
+            other => return Err(refuse(format!("order {other:?} is neither \"C\" nor \"F\""))),
+        };
+        let unit = ProgressUnit::from_wire(progress_unit)
+            .ok_or_else(|| refuse(format!("{progress_unit} is not a progress unit")))?;
+        if shape.len() > MAX_DIMS {
+            return Err(refuse(format!("{} dimensions; at most {MAX_DIMS} fit", shape.len())));
+        }
+        let dims: Result<Vec<i32>, _> = shape.iter().map(|dim| i32::try_from(*dim)).collect();
+        let dims = dims.map_err(|_| refuse(format!("shape {shape:?} does not fit 31 bits")))?;
+        let tensor = Tensor::new(parse_dtype(py, dtype)?, order, unit, &dims, &[])
+            .map_err(|reason| errors::layout(py, reason, &format!("shape {shape:?}")))?;
+        let bytes = tensor.extent_bytes();
+        let (claim, pool) = this.publisher.with(py, |publisher| {
+            let claim = publisher.ring.claim(bytes, seq)?;
+            Ok((claim, publisher.ring.pool(&claim)))
+        })?;
+        let header = FrameHeader {
+            tensor,
+            values_len_bytes: claim.values_len_bytes,
+            timestamp_ns: timestamp_ns.unwrap_or_else(monotonic_ns),
+            meta_version,
+        };
+        Ok(Claim::new(this.publisher.clone(), this.owner, claim, header, trace_id, pool))
+    }
+
+    /// Raises the activity time stamp and wakes up to `wake` sleeping readers (all by default).
+    #[pyo3(signature = (wake = None))]
+    fn ring(&self, py: Python<'_>, wake: Option<u32>) -> PyResult<()> {
+        self.check(py)?;
+        self.publisher.with(py, |publisher| {
+            publisher.ring.ring(wake.map_or(WAKE_ALL, |count| count.min(WAKE_ALL)));
+            Ok(())
+        })
+    }
+
+    /// Says that the ring is alive, without waking anybody.
+    fn refresh_activity(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        self.publisher.with(py, |publisher| {
+            publisher.ring.refresh_activity();
+            Ok(())
+        })
+    }
+
+    /// Touches every page now rather than in the first frames.
+    fn prefault(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        self.publisher.with_released(py, |publisher| {
+            publisher.ring.prefault();
+            Ok(())
+        })
+    }
+
+    #[getter]
+    fn next_seq(&self, py: Python<'_>) -> PyResult<u64> {
+        self.check(py)?;
+        self.publisher.with(py, |publisher| Ok(publisher.ring.next_seq()))
+    }
+
+    /// Descriptors sent, skipped because nobody subscribes, and dropped.
+    #[getter]
+    fn descriptor_counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        self.check(py)?;
+        self.publisher.with(py, |publisher| {
+            let DescriptorCounts { sent, skipped, dropped } = publisher.counts;
+            Ok((sent, skipped, dropped))
+        })
+    }
+
+    #[getter]
+    fn max_payload_bytes(&self) -> u32 {
+        self.max_payload_bytes
+    }
+
+    #[getter]
+    fn address(&self) -> RingAddress {
+        self.address.clone()
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.publisher.lock(py).is_none()
+    }
+
+    /// Unmaps the ring. Arrays of open claims stay valid, but can't be committed any more.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        drop(self.publisher.lock(py).take());
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = if self.closed(py) { "closed" } else { "open" };
+        format!("<RingWriter of stream {}, {state}>", self.address.0.geometry.stream_id)
+    }
+}
+
+fn parse_dtype(py: Python<'_>, number: i16) -> PyResult<Dtype> {
+    let unknown =
+        || errors::TENSOR_LAYOUT.new_err(py, format!("{number} is not the number of a dtype"), None);
+    Dtype::from_wire(number).ok_or_else(unknown)
+}

@@ -1,0 +1,94 @@
+"""Aeron under Python: a media driver, clients, publications, subscriptions and counters.
+
+    from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
+
+    with EmbeddedMediaDriver.temporary() as driver, AeronClient.connect(driver.aeron_dir) as client:
+        subscription = client.add_subscription("aeron:ipc", 1100)
+        publication = client.add_publication("aeron:ipc", 1100)
+        publication.wait_connected(1_000)
+        publication.offer(b"hello")
+        subscription.receive()
+
+Agents depend on the protocols (`Client`, `Publication`, `Subscription`) only; `tensor_pool.transport.memory`
+has the same in memory for tests of their logic.
+"""
+
+from tensor_pool.transport.backpressure import (
+    DROP,
+    RAISE,
+    BackPressurePolicy,
+    OfferCounts,
+    OfferResult,
+    retry_for,
+)
+from tensor_pool.transport.channels import Channel, for_publication, for_subscription, ipc, udp
+from tensor_pool.transport.client import AeronClient, ConductorError
+from tensor_pool.transport.counters import CounterReading, counter_factory, read_counters
+from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
+from tensor_pool.transport.media import (
+    EmbeddedMediaDriver,
+    ExternalMediaDriver,
+    MediaDriver,
+    MediaDriverOptions,
+    MediaDriverStatus,
+    default_aeron_dir,
+    is_alive,
+    media_driver_status,
+)
+from tensor_pool.transport.protocol import (
+    Client,
+    CounterCell,
+    Header,
+    Image,
+    ImageEvent,
+    Message,
+    MessageHandler,
+    Publication,
+    Subscription,
+)
+from tensor_pool.transport.spawned import SpawnedMediaDriver
+
+__all__ = [
+    # back-pressure
+    "DROP",
+    "RAISE",
+    # Aeron
+    "AeronClient",
+    "AeronPublication",
+    "AeronSubscription",
+    "BackPressurePolicy",
+    # channels
+    "Channel",
+    # what agents depend on
+    "Client",
+    "ConductorError",
+    "CounterCell",
+    # counters
+    "CounterReading",
+    # media driver
+    "EmbeddedMediaDriver",
+    "ExternalMediaDriver",
+    "Header",
+    "Image",
+    "ImageEvent",
+    "MediaDriver",
+    "MediaDriverOptions",
+    "MediaDriverStatus",
+    "Message",
+    "MessageHandler",
+    "OfferCounts",
+    "OfferResult",
+    "Publication",
+    "SpawnedMediaDriver",
+    "Subscription",
+    "counter_factory",
+    "default_aeron_dir",
+    "for_publication",
+    "for_subscription",
+    "ipc",
+    "is_alive",
+    "media_driver_status",
+    "read_counters",
+    "retry_for",
+    "udp",
+]
