@@ -24,6 +24,24 @@ pub trait Source {
     fn each_commit(&self, visit: impl FnMut(Commit));
     /// Reads frame `seq`.
     fn take(&self, seq: u64) -> Result<Self::Frame, DropReason>;
+
+    /// The highest sequence number that is committed.
+    fn newest(&self) -> Option<u64> {
+        let mut newest = None;
+        self.each_commit(|commit| newest = newest.max(commit.is_committed().then_some(commit.seq())));
+        newest
+    }
+
+    /// The lowest sequence number from `seq` on that is committed.
+    fn oldest_from(&self, seq: u64) -> Option<u64> {
+        let mut oldest = None;
+        self.each_commit(|commit| {
+            if commit.is_committed() && commit.seq() >= seq && oldest.is_none_or(|oldest| commit.seq() < oldest) {
+                oldest = Some(commit.seq());
+            }
+        });
+        oldest
+    }
 }
 
 impl Source for Arc<RingReader> {
@@ -133,38 +151,22 @@ impl Cursor {
 
     /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
     fn resume_after_lap<S: Source>(&self, source: &S) -> u64 {
-        let mut newest = self.next;
-        source.each_commit(|commit| {
-            if commit.is_committed() {
-                newest = newest.max(commit.seq());
-            }
-        });
+        let newest = source.newest().unwrap_or(self.next);
         newest.saturating_sub(source.nslots() * 3 / 4).max(self.next + 1)
     }
 
     /// Looks ahead for a committed frame; false when there is none.
     fn skip_missing<S: Source>(&mut self, source: &S) -> bool {
-        if self.first_committed(source).is_none() {
+        if source.oldest_from(self.next).is_none() {
             self.searched = Some(self.bell);
             return false;
         }
         // The first search may have passed a slot just before its frame was committed and then met a later
         // one. Commits come in order: a second search sees every frame below the one that the first found.
-        if let Some(found) = self.first_committed(source) {
+        if let Some(found) = source.oldest_from(self.next) {
             self.skip_to(found);
         }
         true
-    }
-
-    /// The first frame from here on that is committed.
-    fn first_committed<S: Source>(&self, source: &S) -> Option<u64> {
-        let mut first = None;
-        source.each_commit(|commit| {
-            if commit.is_committed() && commit.seq() >= self.next {
-                first = Some(first.map_or(commit.seq(), |seq: u64| seq.min(commit.seq())));
-            }
-        });
-        first
     }
 
     fn skip_to(&mut self, seq: u64) {
