@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 STAMPS := .build
+CONFORMANCE := docs/reference/conformance.md
 RUST_SOURCES := $(shell find crates -name '*.rs' -not -path '*/fuzz/*') $(wildcard crates/*/Cargo.toml crates/*/cmake/*) Cargo.toml Cargo.lock .cargo/config.toml
 
 export VIRTUAL_ENV := $(VENV)
@@ -80,6 +81,15 @@ bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goa
 	@tools/say "measuring (about two minutes; close other programs)"
 	@python bench/foundation.py
 
+##@ Documentation
+
+.PHONY: docs
+docs: $(STAMPS)/docs ## The documentation as a web site in site/; every warning is an error.
+	@tools/say "building the documentation into site/"
+	@python tools/doc_tables.py
+	@rm -f $(CONFORMANCE); python tools/trace.py --write $(CONFORMANCE) > $(STAMPS)/docs.log || true # gaps are for make trace
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
 ##@ Release
 
 .PHONY: wheel
@@ -107,4 +117,9 @@ $(STAMPS)/venv: $(STAMPS)/system pyproject.toml tools/setup-venv
 $(STAMPS)/native: $(STAMPS)/venv $(RUST_SOURCES)
 	@tools/say "building the native module (the first time takes about two minutes)"
 	@maturin develop --release --uv --quiet --extras cli
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/native
+	@tools/say "installing the tools of the documentation"
+	@uv pip install --quiet --group docs
 	@touch $@
