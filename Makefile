@@ -88,7 +88,7 @@ docs: $(STAMPS)/docs ## The documentation as a web site in site/; every warning 
 	@tools/say "building the documentation into site/"
 	@python tools/doc_tables.py
 	@rm -f $(CONFORMANCE); python tools/trace.py --write $(CONFORMANCE) > $(STAMPS)/docs.log || true # gaps are for make trace
-	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict > $(STAMPS)/docs.log 2>&1 || { cat $(STAMPS)/docs.log; exit 1; } # --quiet would also hush --strict
 
 ##@ Release
 
@@ -100,7 +100,7 @@ wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in dist/, installed
 
 .PHONY: clean
 clean: ## Remove everything that was built here.
-	rm -rf .venv .build target dist site bench-results crates/tp-core/fuzz/target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .build target dist site $(CONFORMANCE) bench-results crates/tp-core/fuzz/target .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find python -name '*.so' -delete
 
 # --- set-up steps -------------------------------------------------------------------------------

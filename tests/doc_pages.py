@@ -7,7 +7,6 @@ What a page can ask for:
 - A block marked ``python title="camera.py"`` (or another language) is a file of that name. It runs only where
   a comment says so: ``<!-- run: python camera.py $DIR -->`` is a line for the shell, ``$DIR`` an empty
   directory in shared memory, ``$ROOT`` the repository, and the status must be 0.
-- A block behind ``<!-- not run: reason -->`` is only shown.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ DOCS = ROOT / "docs"
 GENERATED = {DOCS / "reference" / "conformance.md"}
 
 _BLOCK = re.compile(
-    r"^(?P<skip><!-- not run: .+? -->\n\n?)?```(?P<language>[\w-]+)(?P<options>[^\n]*)\n(?P<body>.*?)^```$",
-    flags=re.DOTALL | re.MULTILINE,
+    r"^```(?P<language>[\w-]+)(?P<options>[^\n]*)\n(?P<body>.*?)^```$", flags=re.DOTALL | re.MULTILINE
 )
 
 
@@ -32,7 +30,6 @@ class Block(NamedTuple):
     language: str
     title: str | None
     body: str
-    skipped: bool
 
 
 class Example(NamedTuple):
@@ -54,7 +51,7 @@ class Page:
     @property
     def blocks(self) -> list[Block]:
         return [
-            Block(found["language"], _title(found["options"]), found["body"], found["skip"] is not None)
+            Block(found["language"], _title(found["options"]), found["body"])
             for found in _BLOCK.finditer(self.text)
         ]
 
@@ -62,7 +59,7 @@ class Page:
     def examples(self) -> list[Example]:
         steps: list[Example] = []
         for block in self.blocks:
-            if block.language == "python" and block.title is None and not block.skipped:
+            if block.language == "python" and block.title is None:
                 steps.append(Example(block.body, None))
             elif block.language == "text" and block.title == "prints":
                 assert steps, f"{self.name}: nothing prints {block.body!r}"
