@@ -6,12 +6,14 @@ Nothing here uses the compiler or the codec: offsets are added up and integers w
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import msgspec
 from hypothesis import strategies as st
+
 from tensor_pool.wire.bind import GroupEntry, Message
 
 INTEGERS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8}
@@ -123,16 +125,17 @@ class Block:
         return "".join(f.type_xml for f in self.fields) + "".join(group.types_xml() for group in self.groups)
 
     def members_xml(self) -> str:
-        xml, number = "", 0
-        for number, f in enumerate(self.fields, 1):
+        xml = ""
+        ids = itertools.count(1)
+        for f in self.fields:
             presence = ' presence="optional"' if f.null is not None else ""
             offset = f' offset="{f.offset}"' if f.explicit_offset else ""
-            xml += f'<field name="{f.name}" id="{number}" type="{f.type_name}"{presence}{offset}/>'
-        for number, group in enumerate(self.groups, number + 1):
-            xml += f'<group name="{group.name}" id="{number}" blockLength="{group.block_length}">'
+            xml += f'<field name="{f.name}" id="{next(ids)}" type="{f.type_name}"{presence}{offset}/>'
+        for group in self.groups:
+            xml += f'<group name="{group.name}" id="{next(ids)}" blockLength="{group.block_length}">'
             xml += group.members_xml() + "</group>"
-        for number, part in enumerate(self.data, number + 1):
-            xml += f'<data name="{part.name}" id="{number}" type="{part.type_name}"/>'
+        for part in self.data:
+            xml += f'<data name="{part.name}" id="{next(ids)}" type="{part.type_name}"/>'
         return xml
 
 
@@ -259,7 +262,9 @@ def blocks(draw: Any, name: str, depth: int) -> Block:
     block = Block(name, slack=draw(st.sampled_from([0, 0, 0, 1, 7])))
     end = 0
     for number in range(draw(st.integers(0, 4))):
-        made_by = draw(st.sampled_from([plain_fields, plain_fields, enum_fields, array_fields, hidden_fields]))
+        made_by = draw(
+            st.sampled_from([plain_fields, plain_fields, enum_fields, array_fields, hidden_fields])
+        )
         one: Field = draw(made_by(f"{name.replace('Part', '')}f{number}Part"))
         gap = draw(st.sampled_from([0, 0, 0, 3]))
         one.offset, one.explicit_offset = end + gap, gap > 0

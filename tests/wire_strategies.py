@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
+
 from tensor_pool.wire import Message, MessageLayout, message_layouts, message_types
 from tensor_pool.wire.bind import bind
 from tensor_pool.wire.codec import BoundBlock
@@ -69,5 +69,3 @@ def messages() -> st.SearchStrategy[tuple[Message, MessageLayout]]:
             for struct_type in message_types()
         ]
     )
-
-

@@ -294,8 +294,8 @@ class RingReader:
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
 
-    def check_superblocks(self) -> None:
-        """Raises `RegionError` when a superblock no longer says what was announced."""
+    def check_files(self) -> None:
+        """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
 
     def liveness(self) -> tuple[int, int]:
         """Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns)."""
@@ -538,6 +538,7 @@ class AeronMediaDriver:
         term_buffer_bytes: Bytes of one term of a UDP publication.
         ipc_term_buffer_bytes: Bytes of one term of an IPC publication.
         sparse_terms: Whether terms take memory only when written.
+        counter_values_bytes: Bytes for the values of counters, 128 each.
 
     Raises:
         TransportError: A live driver serves the directory, it holds other files, or Aeron refuses a value.
@@ -560,6 +561,7 @@ class AeronMediaDriver:
         term_buffer_bytes: int | None,
         ipc_term_buffer_bytes: int | None,
         sparse_terms: bool | None,
+        counter_values_bytes: int | None,
     ) -> AeronMediaDriver: ...
     @property
     def aeron_dir(self) -> str:

@@ -88,7 +88,7 @@ class SchemaError(TensorPoolError, ValueError):
 
 
 class MalformedMessageError(TensorPoolError, ValueError):
-    """Bytes that are not the message they claim to be."""
+    """Bytes that are not the message they claim to be, or values that a message can't carry."""
 
 
 class TransportError(TensorPoolError, ConnectionError):

@@ -31,7 +31,14 @@ def test_all_hot_structures_are_compared():
 
 @pytest.mark.req("WIRE-10.2.1-2")
 def test_descriptors_and_progress_are_the_same_bytes_from_both_codecs():
-    descriptor = {"stream_id": 7, "epoch": 2**63, "seq": 9, "timestamp_ns": 5, "meta_version": 3, "trace_id": 11}
+    descriptor = {
+        "stream_id": 7,
+        "epoch": 2**63,
+        "seq": 9,
+        "timestamp_ns": 5,
+        "meta_version": 3,
+        "trace_id": 1,
+    }
     bare = {"stream_id": 7, "epoch": 1, "seq": 2}
     for fields in (descriptor, bare):
         native = _native.FrameDescriptor(**fields).encode()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from tensor_pool.datatypes import Dtype, MajorOrder
 from tensor_pool.wire import compiled_layout, decode, encode, message_layouts, peek, shm
 from tensor_pool.wire.schema import BlockLayout

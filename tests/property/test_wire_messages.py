@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tensor_pool.datatypes import Dtype, MajorOrder
 from tensor_pool.wire import compiled_layout, decode, encode, message_layouts, message_types, peek, shm
 from tensor_pool.wire.bind import bind

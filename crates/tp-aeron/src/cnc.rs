@@ -5,15 +5,19 @@
 //! answered here with plain reads of a few bytes. The layout is Aeron's (all integers little-endian, as the machine):
 //! a header of 128 bytes, then the buffers whose lengths the header tells, in the order of the fields below.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::error::Error;
 
 const CNC_FILE: &str = "cnc.dat";
+/// Locked by our media drivers for as long as they live, so that their death shows at once. Others have no such file.
+pub(crate) const LIFE_LOCK_FILE: &str = "alive.lock";
 const HEADER_BYTES: u64 = 128;
 /// Major version of the layout, in bits 16 to 23 of the version number.
 const SUPPORTED_MAJOR: i32 = 0;
@@ -44,6 +48,8 @@ pub struct DriverStatus {
     pub heartbeat_ms: i64,
     /// After this silence the driver drops a client.
     pub client_liveness: Duration,
+    /// Whether a process holds the lock that our media drivers hold; nothing for those of other makers.
+    pub life_lock_held: Option<bool>,
 }
 
 impl DriverStatus {
@@ -56,12 +62,13 @@ impl DriverStatus {
         Some(Duration::from_millis(now_ms.saturating_sub(self.heartbeat_ms).max(0) as u64))
     }
 
-    /// Whether the driver showed life within `timeout`.
+    /// Whether the driver showed life within `timeout` and is not known to have died since.
     pub fn is_alive(&self, timeout: Duration) -> bool {
-        match self.heartbeat_age() {
-            None => false,
-            Some(age) if age > timeout => false,
-            Some(age) => age <= PID_COUNTS_AFTER || process_exists(self.pid),
+        match (self.heartbeat_age(), self.life_lock_held) {
+            (None, _) | (_, Some(false)) => false,
+            (Some(age), _) if age > timeout => false,
+            (Some(_), Some(true)) => true,
+            (Some(age), None) => age <= PID_COUNTS_AFTER || process_exists(self.pid),
         }
     }
 
@@ -73,12 +80,24 @@ impl DriverStatus {
                 format!("the media driver (pid {}) is still starting{gone}", self.pid)
             }
             None => format!("the media driver (pid {}) was shut down", self.pid),
+            Some(_) if self.life_lock_held == Some(false) => {
+                format!("the media driver (pid {}) was killed", self.pid)
+            }
             Some(age) => format!(
                 "the media driver (pid {}) showed no life for {:.1} s{gone}",
                 self.pid,
                 age.as_secs_f64()
             ),
         }
+    }
+}
+
+fn life_lock_held(dir: &str) -> Option<bool> {
+    let file = File::open(Path::new(dir).join(LIFE_LOCK_FILE)).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Some(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
+        Err(_) => None,
     }
 }
 
@@ -117,6 +136,21 @@ pub struct CounterRecord {
 /// [`Error::NoMediaDriver`] when the directory has no file of a media driver, or one that can't be read.
 pub fn driver_status(dir: &str) -> Result<DriverStatus, Error> {
     CncFile::open(dir)?.status()
+}
+
+/// Whether this process may be a client: clients write requests and counters into the file.
+///
+/// # Errors
+/// [`Error::NoMediaDriver`] when not. The C library would look again and again until its time-out instead.
+pub(crate) fn check_writable(dir: &str) -> Result<(), Error> {
+    let opened = OpenOptions::new().read(true).write(true).open(Path::new(dir).join(CNC_FILE));
+    match opened {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::NoMediaDriver {
+            dir: dir.to_owned(),
+            reason: format!("its {CNC_FILE} can't be written to: {e}"),
+        }),
+    }
 }
 
 /// All counters of the media driver of a directory.
@@ -205,6 +239,7 @@ impl CncFile {
             start_ms: i64_at(&self.header, 32),
             pid: i64_at(&self.header, 40),
             heartbeat_ms: i64::from_ne_bytes(heartbeat),
+            life_lock_held: life_lock_held(&self.dir),
         })
     }
 
@@ -340,6 +375,7 @@ mod tests {
             start_ms: 0,
             heartbeat_ms,
             client_liveness: Duration::ZERO,
+            life_lock_held: None,
         };
         let ten = Duration::from_secs(10);
         assert!(status(own, now_ms).is_alive(ten));
@@ -352,5 +388,13 @@ mod tests {
         assert!(!status(own, 0).is_alive(ten));
         assert!(!status(own, -1).is_alive(ten));
         assert!(status(own, now_ms + 60_000).is_alive(ten), "a clock that was set back is not a death");
+        let ours =
+            |held, heartbeat_ms| DriverStatus { life_lock_held: Some(held), ..status(nobody, heartbeat_ms) };
+        assert!(!ours(false, now_ms).is_alive(ten), "a released lock shows the death at once");
+        assert!(ours(true, now_ms - 5_000).is_alive(ten));
+        assert!(
+            !ours(true, now_ms - 11_000).is_alive(ten),
+            "a forked child may hold the lock of a dead driver"
+        );
     }
 }

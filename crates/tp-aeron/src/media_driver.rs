@@ -11,13 +11,13 @@ use std::time::Duration;
 use rusteron_media_driver::bindings as c;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::cnc::driver_status;
+use crate::cnc::{LIFE_LOCK_FILE, driver_status};
 use crate::error::{Error, aeron_error};
 use crate::process::{OwnerProcess, with_signals_blocked};
 use crate::sync::lock;
 
 /// What a media driver puts into its directory; anything else there is somebody's data.
-const DRIVER_FILES: [&str; 4] = ["cnc.dat", "loss-report.dat", "publications", "images"];
+const DRIVER_FILES: [&str; 5] = ["cnc.dat", "loss-report.dat", "publications", "images", LIFE_LOCK_FILE];
 /// Aeron cuts longer paths silently; room is left for the names below the directory.
 const MAX_DIR_BYTES: usize = 3800;
 
@@ -61,9 +61,13 @@ pub struct MediaDriverOptions {
     pub ipc_term_buffer_bytes: Option<usize>,
     /// Whether terms take memory only when they are written to.
     pub sparse_terms: Option<bool>,
+    /// Bytes for the values of counters, 128 each; their descriptions take four times as much.
+    pub counter_values_bytes: Option<usize>,
 }
 
 struct Raw {
+    /// Released by the kernel when the process dies, however it dies.
+    _life_lock: File,
     driver: NonNull<c::aeron_driver_t>,
     context: NonNull<c::aeron_driver_context_t>,
 }
@@ -100,16 +104,22 @@ impl MediaDriver {
         if unsafe { c::aeron_driver_init(&mut driver, context.raw.as_ptr()) } < 0 {
             return Err(aeron_error("starting the media driver"));
         }
-        // SAFETY: the driver was initialised just now. Its threads inherit the blocked signals.
-        if with_signals_blocked(|| unsafe { c::aeron_driver_start(driver, false) }) < 0 {
-            let error = aeron_error("starting the media driver's threads");
+        let started = hold_life_lock(dir).and_then(|life_lock| {
+            // SAFETY: the driver was initialised just now. Its threads inherit the blocked signals.
+            match with_signals_blocked(|| unsafe { c::aeron_driver_start(driver, false) }) {
+                0.. => Ok(life_lock),
+                _ => Err(aeron_error("starting the media driver's threads")),
+            }
+        });
+        let life_lock = started.inspect_err(|_| {
             // SAFETY: closes what was started of it; nobody else has seen it.
             unsafe { c::aeron_driver_close(driver) };
-            return Err(error);
-        }
-        let driver = NonNull::new(driver).expect("a started driver");
-        let context = context.keep(options.dir_delete_on_shutdown);
-        let raw = Mutex::new(Some(Raw { driver, context }));
+        })?;
+        let raw = Mutex::new(Some(Raw {
+            _life_lock: life_lock,
+            driver: NonNull::new(driver).expect("a started driver"),
+            context: context.keep(options.dir_delete_on_shutdown),
+        }));
         Ok(Self { inner: Arc::new(Inner { raw, dir: dir.to_owned(), owner: OwnerProcess::current() }) })
     }
 
@@ -136,14 +146,14 @@ impl MediaDriver {
 
 impl Inner {
     fn close(&self) {
-        let Some(Raw { driver, context }) = lock(&self.raw).take() else {
+        let Some(raw) = lock(&self.raw).take() else {
             return;
         };
         // SAFETY: taken out of the only place that held them, so they are closed once: the driver first, since it
         // uses the context until its threads have ended.
         unsafe {
-            if c::aeron_driver_close(driver.as_ptr()) == 0 {
-                c::aeron_driver_context_close(context.as_ptr());
+            if c::aeron_driver_close(raw.driver.as_ptr()) == 0 {
+                c::aeron_driver_context_close(raw.context.as_ptr());
             }
         }
     }
@@ -219,6 +229,9 @@ impl Context {
             }
             if let Some(bytes) = options.ipc_term_buffer_bytes {
                 accept(c::aeron_driver_context_set_ipc_term_buffer_length(context, bytes))?;
+            }
+            if let Some(bytes) = options.counter_values_bytes {
+                accept(c::aeron_driver_context_set_counters_buffer_length(context, bytes))?;
             }
             if let Some(sparse) = options.sparse_terms {
                 accept(c::aeron_driver_context_set_term_buffer_sparse_file(context, sparse))?;
@@ -307,6 +320,17 @@ fn prepare_directory(dir: &str, replace: bool) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Makes and locks the file whose lock tells others that the driver lives.
+fn hold_life_lock(dir: &str) -> Result<File, Error> {
+    let path = Path::new(dir).join(LIFE_LOCK_FILE);
+    let held = File::create(&path).and_then(|file| {
+        // Waits for those who look whether it is locked, which takes them microseconds.
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    });
+    held.map_err(|e| Error::Directory { dir: dir.to_owned(), reason: format!("{}: {e}", path.display()) })
 }
 
 /// A driver that was silent for longer than this is dead; Aeron's own limit.

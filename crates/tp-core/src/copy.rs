@@ -5,7 +5,8 @@
 //! ways out used here are not:
 //!
 //! * on x86-64 the loops are inline assembly, whose meaning is the machine's, not the compiler's;
-//! * elsewhere they are relaxed atomic loads and stores, word by word.
+//! * elsewhere, and with the feature `portable-copy`, they are relaxed atomic loads and stores, word by
+//!   word. Sanitizers and Miri see those, but not what assembly does.
 //!
 //! Large copies bypass the cache ([`Locality::Streaming`]): a ring that doesn't fit into the last cache
 //! would otherwise be read from memory before it is overwritten. Four pages are copied side by side,
@@ -63,7 +64,7 @@ pub unsafe fn racy_copy(dst: *mut u8, src: *const u8, len: usize, locality: Loca
     unsafe { kernel::copy(dst, src, len, locality) }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(feature = "portable-copy")))]
 mod kernel {
     use std::arch::asm;
     use std::sync::OnceLock;
@@ -137,6 +138,9 @@ mod kernel {
         let head = dst.align_offset(64);
         // SAFETY: head + blocks * BLOCK + tail == len; `avx_block` copies exactly one block.
         unsafe {
+            // Non-temporal stores may also overtake earlier ones: the mark that the slot is being written
+            // must be visible before the first byte of its payload changes [WIRE-8.3-5].
+            asm!("sfence", options(nostack, preserves_flags));
             strings(dst, src, head);
             let (mut at, end) = (head, head + (len - head) / BLOCK * BLOCK);
             while at < end {
@@ -144,7 +148,8 @@ mod kernel {
                 at += BLOCK;
             }
             // Non-temporal stores are weakly ordered: they must be visible before the commit word is.
-            asm!("sfence", "vzeroupper", options(nostack, preserves_flags));
+            // The upper halves of all vector registers are lost, hence the clobbers.
+            asm!("sfence", "vzeroupper", clobber_abi("sysv64"), options(nostack, preserves_flags));
             strings(dst.add(at), src.add(at), len - at);
         }
     }
@@ -175,7 +180,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), feature = "portable-copy"))]
 mod kernel {
     use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 

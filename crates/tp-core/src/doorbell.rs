@@ -30,6 +30,7 @@ impl<'m> Doorbell<'m> {
         Self { mapping: ring }
     }
 
+    /// What the kernel waits on. Only the kernel looks at half a word: atomics of two sizes must not meet.
     fn word(&self) -> &'m AtomicU32 {
         // Little-endian: the low half comes first.
         self.mapping.half_word(at::ACTIVITY_TIMESTAMP_NS as u64)
@@ -38,21 +39,26 @@ impl<'m> Doorbell<'m> {
     /// The word now. Remember it before looking for frames.
     #[inline]
     pub fn seen(&self) -> u32 {
-        self.word().load(Ordering::Acquire)
+        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Acquire) as u32
     }
 
     /// Raises the activity time stamp to `now_ns`, or by one when the clock has not moved, so that the word
-    /// always changes and never goes back.
+    /// always changes and the time stamp never goes back.
     #[inline]
     pub fn raise(&self, now_ns: u64) {
-        let activity = self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64);
+        let activity = self.mapping.writable_word(at::ACTIVITY_TIMESTAMP_NS as u64);
+        let raised = |old: u64| {
+            let new = now_ns.max(old.wrapping_add(1));
+            // A multiple of 4.3 seconds later the low half would be the same.
+            if new as u32 == old as u32 { new.wrapping_add(1) } else { new }
+        };
         // The driver refreshes the same field, hence the loop; it ends after one round almost always.
-        let _ = activity.fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(now_ns.max(old.wrapping_add(1))));
+        let _ = activity.fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(raised(old)));
     }
 
     /// Refreshes the activity time stamp without ringing: it only ever grows (decision L8).
     pub fn refresh_activity(&self, now_ns: u64) {
-        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).fetch_max(now_ns, Ordering::Release);
+        self.mapping.writable_word(at::ACTIVITY_TIMESTAMP_NS as u64).fetch_max(now_ns, Ordering::Release);
     }
 
     /// Wakes up to `count` sleepers; how many were woken.
@@ -167,7 +173,7 @@ mod tests {
         let b = bell();
         let bell = Doorbell::of(&b.writer);
         let activity = || b.writer.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Relaxed);
-        for now in [activity() + 10, activity(), 0, activity() + 5] {
+        for now in [activity() + 10, activity(), 0, activity() + 5, activity() + (3 << 32)] {
             let (before, seen) = (activity(), bell.seen());
             bell.raise(now);
             assert!(activity() > before && activity() >= now && bell.seen() != seen);
@@ -175,6 +181,12 @@ mod tests {
         let before = activity();
         bell.refresh_activity(0);
         assert_eq!(activity(), before);
+    }
+
+    #[test]
+    #[should_panic(expected = "read-only")]
+    fn readers_cannot_raise_it() {
+        Doorbell::of(&bell().reader).raise(1);
     }
 
     #[test]

@@ -38,6 +38,12 @@ impl Commit {
     pub const fn is_committed(self) -> bool {
         self.0 & 1 == 1
     }
+
+    /// Is this the word of the complete frame `seq`? Never beyond [`MAX_SEQ`], whatever is asked for.
+    #[inline]
+    pub const fn holds(self, seq: u64) -> bool {
+        self.is_committed() && self.seq() == seq
+    }
 }
 
 /// Writer, first step: marks the slot as being written, before any other byte of it changes [WIRE-8.3-5].

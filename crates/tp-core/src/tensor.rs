@@ -194,7 +194,7 @@ impl Tensor {
     /// Writes message header and block, strides spelled out.
     ///
     /// A stride that doesn't fit the 31 bits it has there (of a size-1 dimension above 2 GiB of data, say) is
-    /// written as 0, which readers infer back; fails where they could not.
+    /// written as 0, which readers infer back. Fails when the progress stride doesn't fit its 32 bits.
     pub fn encode(&self, out: &mut [u8; TENSOR_HEADER_BYTES]) -> Result<(), DropReason> {
         out.fill(0);
         for (i, value) in [at::BLOCK_LENGTH as u16, at::TEMPLATE_ID, CONTROL_SCHEMA_ID, SCHEMA_VERSION].iter().enumerate() {
@@ -207,13 +207,10 @@ impl Tensor {
         put(block, at::PROGRESS_UNIT, self.progress_unit as u8);
         let progress = u32::try_from(self.progress_stride_bytes()).map_err(|_| DropReason::ProgressStride)?;
         put(block, at::PROGRESS_STRIDE_BYTES, progress);
-        let inferred = self.strides().iter().any(|stride| i32::try_from(*stride).is_err());
-        if inferred && !self.is_contiguous() {
-            return Err(DropReason::ExtentBeyondValues);
-        }
         for (i, (dim, stride)) in self.shape().iter().zip(self.strides()).enumerate() {
             put(block, at::DIMS + 4 * i, *dim as i32);
-            put(block, at::STRIDES + 4 * i, if inferred { 0 } else { *stride as i32 });
+            // Only an inferred stride can be that long, so 0 says the same.
+            put(block, at::STRIDES + 4 * i, i32::try_from(*stride).unwrap_or(0));
         }
         Ok(())
     }

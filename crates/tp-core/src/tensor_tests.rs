@@ -97,6 +97,21 @@ fn a_header_survives_the_round_trip_and_leaves_no_rest() {
     assert!(bytes[MESSAGE_HEADER_BYTES + at::STRIDES + 12..].iter().all(|b| *b == 0));
 }
 
+#[test]
+fn strides_beyond_31_bits_survive_the_round_trip() {
+    let rows = |dims: &[i32], strides: &[i32]| Tensor::new(Dtype::F64, MajorOrder::Row, ProgressUnit::Rows, dims, strides).unwrap();
+    for tensor in [
+        rows(&[1, 1 << 28], &[]),
+        rows(&[1, 1, 1 << 28, 1], &[7, 0, 8, 8]),
+        rows(&[1, 2, 1 << 27], &[0, 0x7FFF_FFF8, 8]),
+        rows(&[1, i32::MAX, 0], &[64]),
+    ] {
+        assert_eq!(Tensor::decode(&encoded(&tensor), u32::MAX), Ok(tensor), "{tensor:?}");
+    }
+    let too_long = rows(&[1, 1 << 30], &[]);
+    assert_eq!(too_long.encode(&mut [0; TENSOR_HEADER_BYTES]), Err(Why::ProgressStride));
+}
+
 // req: WIRE-8.3-13, WIRE-8.3-14, WIRE-8.3-15
 #[test]
 fn every_part_of_the_embedded_header_is_exact() {

@@ -64,7 +64,8 @@ impl RegionUri {
     pub fn format(path: &str, require_hugepages: bool) -> Result<String, UriError> {
         check_path(path)?;
         let suffix = if require_hugepages { "|require_hugepages=true" } else { "" };
-        Ok(format!("{PREFIX}{path}{suffix}"))
+        let text = format!("{PREFIX}{path}{suffix}");
+        if text.len() > MAX_BYTES { Err(UriError::TooLong) } else { Ok(text) }
     }
 }
 
@@ -151,5 +152,8 @@ mod tests {
             assert_eq!((uri.path.as_str(), uri.require_hugepages), ("/dev/shm/a", huge));
         }
         assert_eq!(RegionUri::format("a", false), Err(UriError::Relative));
+        let longest = format!("/{}", "x".repeat(MAX_BYTES - PREFIX.len() - 1));
+        assert!(RegionUri::parse(&RegionUri::format(&longest, false).unwrap()).is_ok());
+        assert_eq!(RegionUri::format(&longest, true), Err(UriError::TooLong));
     }
 }

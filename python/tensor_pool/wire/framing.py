@@ -1,6 +1,6 @@
 """Messages with their 8-byte header: which message bytes are, decoding them, and encoding messages.
 
-Template ids collide across schemas (1 is nine different messages), so nothing is decoded before schema,
+Template ids collide across schemas (1 is eight different messages), so nothing is decoded before schema,
 template and version have been looked at; `compatibility` has the rules.
 """
 
@@ -65,13 +65,13 @@ class MessageHeader(msgspec.Struct, frozen=True, gc=False):
 class Template:
     """One template id of one schema, in all of its dialects."""
 
-    __slots__ = ("_codecs", "_longest", "schema_id", "template_id")
+    __slots__ = ("_codecs", "_open_ended", "schema_id", "template_id")
 
     def __init__(self, schema_id: int, template_id: int) -> None:
         self.schema_id = schema_id
         self.template_id = template_id
         self._codecs: dict[int, Codec[Message]] = {}
-        self._longest: Codec[Message] | None = None
+        self._open_ended: Codec[Message] | None = None
 
     def add(self, codec: Codec[Message]) -> None:
         """Registers the codec of a dialect."""
@@ -79,7 +79,7 @@ class Template:
             raise SchemaError(f"{codec.layout.name}: a block of {codec.block_length} bytes is bound already")
         self._codecs[codec.block_length] = codec
         if codec.extensible:
-            self._longest = codec
+            self._open_ended = codec
 
     def types(self) -> tuple[type[Message], ...]:
         """The structs that decoding may return."""
@@ -109,8 +109,8 @@ class Template:
         exact = self._codecs.get(block_length)
         if exact is not None:
             return exact
-        if self._longest is not None and block_length > self._longest.block_length:
-            return self._longest
+        if self._open_ended is not None and block_length > self._open_ended.block_length:
+            return self._open_ended
         name = next(iter(self._codecs.values())).layout.name
         lengths = " or ".join(str(length) for length in self._codecs)
         raise MalformedMessageError(f"{name}: a block of {block_length} bytes instead of {lengths}")

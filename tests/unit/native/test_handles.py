@@ -35,7 +35,7 @@ def test_use_after_close_is_an_error_and_closing_twice_is_not(make_ring):
         lambda: reader.wait(0),
         lambda: reader.seek(0),
         reader.newest,
-        reader.check_superblocks,
+        reader.check_files,
         lambda: reader.gaps,
         lambda: _native.wait_any([reader], 0),
     ]

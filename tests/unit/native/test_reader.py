@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -145,14 +148,14 @@ def test_changed_superblocks_are_noticed(make_ring):
     ring = make_ring()
     for mode in ("map", "copy"):
         reader = ring.reader(mode)
-        reader.check_superblocks()
+        reader.check_files()
         pid, activity = reader.liveness()
         assert pid > 0
         assert activity <= time.monotonic_ns()
     with (ring.directory / "1.pool").open("r+b") as file:
         file.write(b"\0")
     with pytest.raises(errors.RegionError, match="superblock field magic"):
-        reader.check_superblocks()
+        reader.check_files()
     with pytest.raises(errors.RegionError, match="magic"):
         ring.reader()
 
@@ -236,3 +239,25 @@ def test_create_ring_refuses_what_does_not_fit(tmp_path):
     assert address == _native.RingAddress(
         stream_id=1, epoch=1, nslots=2, header_uri=address.header_uri, pools=address.pools
     )
+
+
+def test_waiting_costs_no_cpu(make_ring):
+    reader = make_ring().reader()
+    assert reader.poll() is None
+    cpu, wall = time.process_time(), time.monotonic()
+    assert not reader.wait(0.5)
+    assert (time.process_time() - cpu) / (time.monotonic() - wall) < 0.1
+
+
+def test_a_mapped_file_that_shrinks_kills_who_touches_it(make_ring):
+    """Why there is a copy mode, and why the documentation names the risk of the other."""
+    ring = make_ring(strides=(1 << 16,))
+    reader, pool = ring.reader(), ring.directory / "1.pool"
+    code = (
+        "import mmap, sys; file = open(sys.argv[1], 'r+b'); memory = mmap.mmap(file.fileno(), 0);"
+        "file.truncate(64); memory[1 << 15]"
+    )
+    result = subprocess.run([sys.executable, "-c", code, pool], check=False)
+    assert result.returncode == -signal.SIGBUS
+    with pytest.raises(errors.RegionError, match="64 bytes, its geometry needs"):
+        reader.check_files()  # looks at the file, not through the mapping

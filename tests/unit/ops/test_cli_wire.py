@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from tensor_pool.ops.cli.wire import wire
 from wire_vectors import FOREIGN, VECTORS, foreign_index, reference_entries
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tensor_pool.wire import decode, encode
 from tensor_pool.wire.messages import (
     ConsumerConfig,

@@ -5,6 +5,7 @@ import re
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import SchemaError
 from tensor_pool.wire import MessageLayout, compile_schema, compiled_layout, messages, shm
 from tensor_pool.wire.bind import GroupEntry, Message, bind
@@ -100,9 +101,17 @@ def test_a_struct_that_agrees():
     [
         ('name="seqNo"', 'name="seqNumber"', "has the fields seq_no, .* has seq_number"),
         ('<field name="seqNo" id="1" type="uint32"/>', "", "has the fields seq_no"),
-        ('<field name="x" id="1" type="int16"/>', '<field name="y" id="1" type="int16"/>', "Point has the fields x"),
+        (
+            '<field name="x" id="1" type="int16"/>',
+            '<field name="y" id="1" type="int16"/>',
+            "Point has the fields x",
+        ),
         ('type="uint16" presence="optional"', 'type="uint16"', r"Sample.limit must be int"),
-        ('name="seqNo" id="1" type="uint32"', 'name="seqNo" id="1" type="uint32" presence="optional"', "optional"),
+        (
+            'name="seqNo" id="1" type="uint32"',
+            'name="seqNo" id="1" type="uint32" presence="optional"',
+            "optional",
+        ),
         ('type="Colour"', 'type="uint8"', "Sample.colour must be int .* not Colour"),
         ('type="Colour"', 'type="Bool"', "Sample.colour must be bool"),
         ('type="Bool" presence="optional"', 'type="Bool"', "Sample.active must be bool"),
@@ -111,9 +120,17 @@ def test_a_struct_that_agrees():
         ('<validValue name="BLUE">2<', '<validValue name="GREEN">2<', "'GREEN': 2"),
         ('<validValue name="BLUE">2</validValue>', "", "Colour"),
         ('type="triple"', 'type="int32"', "Sample.origin must be int"),
-        ('name="seqNo" id="1" type="uint32"', 'name="seqNo" id="1" type="triple"', r"Sample.seq_no must be tuple"),
+        (
+            'name="seqNo" id="1" type="uint32"',
+            'name="seqNo" id="1" type="triple"',
+            r"Sample.seq_no must be tuple",
+        ),
         ('name="label" id="8" type="text"', 'name="label" id="8" type="blob"', "Sample.label must be bytes"),
-        ('name="content" id="9" type="blob"', 'name="content" id="9" type="text"', "Sample.content must be str"),
+        (
+            'name="content" id="9" type="blob"',
+            'name="content" id="9" type="text"',
+            "Sample.content must be str",
+        ),
     ],
 )
 def test_drift_of_the_schema_is_refused(old, new, problem):
@@ -122,7 +139,7 @@ def test_drift_of_the_schema_is_refused(old, new, problem):
 
 
 def test_an_enum_of_another_name_is_refused():
-    with pytest.raises(SchemaError, match="Colour .* is Hue"):
+    with pytest.raises(SchemaError, match=r"Colour .* is Hue"):
         bind(
             Sample,
             altered(('enum name="Colour"', 'enum name="Hue"'), ('id="3" type="Colour"', 'id="3" type="Hue"')),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import decode, encode, shm
 from tensor_pool.wire.messages import (
@@ -38,7 +39,7 @@ HEADER = 8
 class Place(NamedTuple):
     """A field that carries an enum: a struct with any value there, and where its bytes lie."""
 
-    requirement: str
+    mark: pytest.MarkDecorator
     struct: Any
     field: str
     offset: int
@@ -53,9 +54,7 @@ REVOKED = ShmLeaseRevoked(1, 2, 3, 4, Role.PRODUCER, LeaseRevokeReason.DETACHED)
 ANNOUNCE = ShmPoolAnnounce(
     1, 2, 3, 4, ClockDomain.MONOTONIC, 1, 8, 256, (PayloadPool(1, 8, 64, "uri"),), "uri"
 )
-SUPERBLOCK = shm.ShmRegionSuperblock(
-    shm.MAGIC, 1, 2, 3, shm.RegionType.HEADER_RING, 0, 8, 256, 0, 1, 2, 3
-)
+SUPERBLOCK = shm.ShmRegionSuperblock(shm.MAGIC, 1, 2, 3, shm.RegionType.HEADER_RING, 0, 8, 256, 0, 1, 2, 3)
 TENSOR = shm.TensorHeader(
     shm.Dtype.UINT8, shm.MajorOrder.ROW, 1, shm.ProgressUnit.NONE, 0, (1,) * 8, (0,) * 8
 )
@@ -63,48 +62,96 @@ TENSOR = shm.TensorHeader(
 BOOL = {"False": 0, "True": 1}
 CODES = {"OK": 0, "UNSUPPORTED": 1, "INVALID_PARAMS": 2, "REJECTED": 3, "INTERNAL_ERROR": 4}
 DTYPES = {
-    **{"UNKNOWN": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7},
-    **{"INT64": 8, "FLOAT32": 9, "FLOAT64": 10, "BOOLEAN": 11, "BYTES": 13, "BIT": 14},
+    "UNKNOWN": 0,
+    "UINT8": 1,
+    "INT8": 2,
+    "UINT16": 3,
+    "INT16": 4,
+    "UINT32": 5,
+    "INT32": 6,
+    "UINT64": 7,
+    "INT64": 8,
+    "FLOAT32": 9,
+    "FLOAT64": 10,
+    "BOOLEAN": 11,
+    "BYTES": 13,
+    "BIT": 14,
 }
 FORMATS = {
-    **{"NOTHING": 0, "UINT8": 1, "INT8": 2, "UINT16": 3, "INT16": 4, "UINT32": 5, "INT32": 6, "UINT64": 7},
-    **{"INT64": 8, "FLOAT32": 9, "FLOAT64": 10, "BOOLEAN": 11, "STRING": 12, "BYTES": 13, "BIT": 14, "REF": 15},
+    "NOTHING": 0,
+    "UINT8": 1,
+    "INT8": 2,
+    "UINT16": 3,
+    "INT16": 4,
+    "UINT32": 5,
+    "INT32": 6,
+    "UINT64": 7,
+    "INT64": 8,
+    "FLOAT32": 9,
+    "FLOAT64": 10,
+    "BOOLEAN": 11,
+    "STRING": 12,
+    "BYTES": 13,
+    "BIT": 14,
+    "REF": 15,
 }
 
 PLACES = [
-    Place("WIRE-16-8", HELLO, "supports_shm", 8, 1, BOOL),
-    Place("WIRE-16-8", HELLO, "supports_progress", 9, 1, BOOL),
-    Place("WIRE-16-9", HELLO, "mode", 10, 1, {"STREAM": 1, "RATE_LIMITED": 2}),
+    Place(pytest.mark.req("WIRE-16-8"), HELLO, "supports_shm", 8, 1, BOOL),
+    Place(pytest.mark.req("WIRE-16-8"), HELLO, "supports_progress", 9, 1, BOOL),
+    Place(pytest.mark.req("WIRE-16-9"), HELLO, "mode", 10, 1, {"STREAM": 1, "RATE_LIMITED": 2}),
     Place(
-        "WIRE-16-10",
+        pytest.mark.req("WIRE-16-10"),
         FrameProgress(1, 2, 3, 4, FrameProgressState.UNKNOWN),
         *("state", 28, 1, {"UNKNOWN": 0, "STARTED": 1, "PROGRESS": 2, "COMPLETE": 3}),
     ),
-    Place("WIRE-16-11", TENSOR, "progress_unit", 6, 1, {"NONE": 0, "ROWS": 1, "COLUMNS": 2}),
-    Place("WIRE-16-12", ControlResponse(1, ResponseCode.OK), "code", 8, 4, CODES),
-    Place("WIRE-16-13", ANNOUNCE, "announce_clock_domain", 24, 1, {"MONOTONIC": 1, "REALTIME_SYNCED": 2}),
-    Place("WIRE-16-14", SUPERBLOCK, "region_type", 24, 2, {"HEADER_RING": 1, "PAYLOAD_POOL": 2}),
-    Place("WIRE-16-15", TENSOR, "dtype", 0, 2, DTYPES),
-    Place("WIRE-16-16", TENSOR, "major_order", 2, 2, {"UNKNOWN": 0, "ROW": 1, "COLUMN": 2}),
-    Place("DRV-A-4", ATTACH, "require_hugepages", 23, 1, BOOL, null=255),
-    Place("DRV-A-5", ShmDetachResponse(1, ResponseCode.OK), "code", 8, 4, CODES),
-    Place("DRV-A-6", ATTACH, "role", 16, 1, {"PRODUCER": 1, "CONSUMER": 2}),
+    Place(pytest.mark.req("WIRE-16-11"), TENSOR, "progress_unit", 6, 1, {"NONE": 0, "ROWS": 1, "COLUMNS": 2}),
+    Place(pytest.mark.req("WIRE-16-12"), ControlResponse(1, ResponseCode.OK), "code", 8, 4, CODES),
     Place(
-        "DRV-A-7", ATTACH, "publish_mode", 22, 1, {"REQUIRE_EXISTING": 1, "EXISTING_OR_CREATE": 2}, null=255
+        pytest.mark.req("WIRE-16-13", "WIRE-10.1.1-3"),
+        ANNOUNCE,
+        "announce_clock_domain",
+        24,
+        1,
+        {"MONOTONIC": 1, "REALTIME_SYNCED": 2},
     ),
-    Place("DRV-A-8", REVOKED, "reason", 25, 1, {"DETACHED": 1, "EXPIRED": 2, "REVOKED": 3}),
     Place(
-        "DRV-A-9",
+        pytest.mark.req("WIRE-16-14"), SUPERBLOCK, "region_type", 24, 2, {"HEADER_RING": 1, "PAYLOAD_POOL": 2}
+    ),
+    Place(pytest.mark.req("WIRE-16-15"), TENSOR, "dtype", 0, 2, DTYPES),
+    Place(pytest.mark.req("WIRE-16-16"), TENSOR, "major_order", 2, 2, {"UNKNOWN": 0, "ROW": 1, "COLUMN": 2}),
+    Place(pytest.mark.req("DRV-A-4"), ATTACH, "require_hugepages", 23, 1, BOOL, null=255),
+    Place(pytest.mark.req("DRV-A-5"), ShmDetachResponse(1, ResponseCode.OK), "code", 8, 4, CODES),
+    Place(pytest.mark.req("DRV-A-6"), ATTACH, "role", 16, 1, {"PRODUCER": 1, "CONSUMER": 2}),
+    Place(
+        pytest.mark.req("DRV-A-7"),
+        ATTACH,
+        "publish_mode",
+        22,
+        1,
+        {"REQUIRE_EXISTING": 1, "EXISTING_OR_CREATE": 2},
+        null=255,
+    ),
+    Place(pytest.mark.req("DRV-A-8"), REVOKED, "reason", 25, 1, {"DETACHED": 1, "EXPIRED": 2, "REVOKED": 3}),
+    Place(
+        pytest.mark.req("DRV-A-9"),
         ShmDriverShutdown(1, ShutdownReason.NORMAL),
         *("reason", 8, 1, {"NORMAL": 0, "ADMIN": 1, "ERROR": 2}),
     ),
-    Place("BRG-11-4", BridgeFrameChunk(1, 2, 3, 0, 1, 0, 0, 0, False), "header_included", 40, 1, BOOL),
     Place(
-        "DSC-15-3",
+        pytest.mark.req("BRG-11-4"),
+        BridgeFrameChunk(1, 2, 3, 0, 1, 0, 0, 0, False),
+        "header_included",
+        40,
+        1,
+        BOOL,
+    ),
+    Place(
+        pytest.mark.req("DSC-15-3"),
         DiscoveryResponse(1, DiscoveryStatus.OK),
         *("status", 8, 1, {"OK": 1, "NOT_FOUND": 2, "ERROR": 3}),
     ),
-    Place("SVC-5.1-2", EventMessage(1, 2, Format.NOTHING), "format", 16, 1, FORMATS),
+    Place(pytest.mark.req("SVC-5.1-2"), EventMessage(1, 2, Format.NOTHING), "format", 16, 1, FORMATS),
 ]
 
 
@@ -134,7 +181,7 @@ places = pytest.mark.parametrize(
         pytest.param(
             place,
             id=f"{type(place.struct).__name__}.{place.field}",
-            marks=pytest.mark.req(place.requirement),
+            marks=place.mark,
         )
         for place in PLACES
     ],

@@ -6,6 +6,7 @@ import struct
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import MessageHeader, decode, encode, message_type, message_types, peek
 from tensor_pool.wire.framing import find_template, message_layouts
@@ -15,6 +16,7 @@ from tensor_pool.wire.messages import (
     DataSourceMeta,
     DiscoveryRequest,
     DiscoveryResponse,
+    DiscoveryResult,
     DiscoveryStatus,
     DiscoveryTag,
     EventMessage,
@@ -85,7 +87,7 @@ def test_a_strided_view_decodes():
 
 @pytest.mark.req("DSC-10-6", "DSC-4.2-3", "SVC-5-2")
 def test_equal_template_ids_of_other_schemas_are_other_messages():
-    """Template 1 is nine different messages (pitfall 8)."""
+    """Template 1 is eight different messages (pitfall 8)."""
     first = {}
     for struct_type in message_types():
         for layout in message_layouts(struct_type):
@@ -225,6 +227,13 @@ def test_event_message_blocks(block_length, accepted):
     else:
         with pytest.raises(MalformedMessageError):
             decode(data)
+
+
+@pytest.mark.req("DSC-10-1")
+def test_discovery_does_not_care_about_layout_versions():
+    result = DiscoveryResult(1, 2, 3, 2, 8, 256, 8, None, 1000)
+    response = DiscoveryResponse(1, DiscoveryStatus.OK, (result,))
+    assert decode(encode(response)).results[0].layout_version == 2
 
 
 @pytest.mark.parametrize("extra", [b"\0", bytes(8), b"x" * 1000])

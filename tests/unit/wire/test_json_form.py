@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import encode, peek, shm
 from tensor_pool.wire.json_form import KINDS, from_json_form, guess_kind, to_json_form
@@ -97,8 +98,10 @@ def test_slots():
     data = read_reference(SLOT)
     form = to_json_form(data)
     assert form["fields"]["tensor_message_header"] == {
-        **{"block_length": 184, "schema_id": 900},
-        **{"template_id": 52, "version": 1},
+        "block_length": 184,
+        "schema_id": 900,
+        "template_id": 52,
+        "version": 1,
     }
     assert form["fields"]["header_bytes_length"] == 192
     assert from_json_form(form) == data
@@ -158,7 +161,10 @@ def test_a_kind_can_be_forced(kind):
             {**DESCRIPTOR, "header": {**DESCRIPTOR["header"], "block_length": 41}},
             "no message 'FrameDescriptor' with a block of 41 bytes",
         ),
-        ({**DESCRIPTOR, "header": {**DESCRIPTOR["header"], "schema_id": 901}}, "header: that of FrameDescriptor"),
+        (
+            {**DESCRIPTOR, "header": {**DESCRIPTOR["header"], "schema_id": 901}},
+            "header: that of FrameDescriptor",
+        ),
         ({**DESCRIPTOR, "header": {**DESCRIPTOR["header"], "version": 2}}, "header: that of FrameDescriptor"),
         (with_fields(DESCRIPTOR, colour="red"), "fields.colour: there is no such field"),
         (without(DESCRIPTOR, "seq"), "fields.seq: missing"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+
 from tensor_pool.wire import Outcome, Router, decode, encode, message_types, peek
 from tensor_pool.wire.messages import (
     BridgeFrameChunk,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tensor_pool.errors import SchemaError
 from tensor_pool.wire import compile_schema, compiled_layout, load_schema
 from tensor_pool.wire.schema import snake_case
@@ -177,16 +178,28 @@ GROUP = '<group name="g" id="1">{}</group>'
         ('<field name="a" id="1" type="text"/>', "a field has a fixed size"),
         ('<field name="a" id="1" type="messageHeader"/>', "type of a header"),
         ('<field name="a" id="1" type="groupSizeEncoding"/>', "type of a header"),
-        ('<field name="a" id="1" type="uint32"/><field name="b" id="2" type="uint8" offset="3"/>', "offset 3"),
+        (
+            '<field name="a" id="1" type="uint32"/><field name="b" id="2" type="uint8" offset="3"/>',
+            "offset 3",
+        ),
         ('<field name="a" id="1" type="uint8"/><field name="a" id="2" type="uint8"/>', "used twice"),
         ('<field name="a" id="1" type="uint8"/><field name="b" id="1" type="uint8"/>', "used twice"),
         ('<field name="aB" id="1" type="uint8"/><field name="a_b" id="2" type="uint8"/>', "used twice"),
-        ('<field name="a" id="1" type="uint8"><field name="b" id="2" type="uint8"/></field>', "not allowed inside"),
+        (
+            '<field name="a" id="1" type="uint8"><field name="b" id="2" type="uint8"/></field>',
+            "not allowed inside",
+        ),
         ('<set name="a" id="1"/>', "not allowed inside"),
         (GROUP.format("") + '<field name="a" id="2" type="uint8"/>', "a group needs members"),
         (GROUP.format('<field name="c" id="1" type="eight"/>'), "a group needs members"),
-        ('<group name="g" id="1" dimensionType="text"><data name="d" id="1" type="text"/></group>', "dimensionType"),
-        ('<group name="g" id="1" dimensionType="no"><data name="d" id="1" type="text"/></group>', "dimensionType"),
+        (
+            '<group name="g" id="1" dimensionType="text"><data name="d" id="1" type="text"/></group>',
+            "dimensionType",
+        ),
+        (
+            '<group name="g" id="1" dimensionType="no"><data name="d" id="1" type="text"/></group>',
+            "dimensionType",
+        ),
         ('<data name="d" id="1" type="uint8"/>', "data needs a type of variable length"),
         ('<data name="d" id="1" type="text" presence="optional"/>', "attribute 'presence' is not allowed"),
     ],
@@ -240,32 +253,52 @@ def test_no_field_follows_a_group():
         ('<enum name="a" encodingType="uint8"><validValue name="X">256</validValue></enum>', "does not fit"),
         ('<enum name="a" encodingType="uint8"><validValue name="X"/></enum>', "not a whole number"),
         (
-            '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
-            '<validValue name="X">2</validValue></enum>',
+            (
+                '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
+                '<validValue name="X">2</validValue></enum>'
+            ),
             "used twice",
         ),
         (
-            '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
-            '<validValue name="Y">1</validValue></enum>',
+            (
+                '<enum name="a" encodingType="uint8"><validValue name="X">1</validValue>'
+                '<validValue name="Y">1</validValue></enum>'
+            ),
             "used twice",
         ),
         # Decision B6: 255 is the null of a uint8, so it can't be a value of its own.
-        ('<enum name="a" encodingType="uint8"><validValue name="X">255</validValue></enum>', "is the null of"),
-        ('<enum name="a" encodingType="int8"><validValue name="X">-128</validValue></enum>', "is the null of"),
-        ('<composite name="a"><type name="x" primitiveType="uint8"/></composite>', "neither a message header"),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32"/>'
-            '<type name="varData" primitiveType="uint8"/></composite>',
+            '<enum name="a" encodingType="uint8"><validValue name="X">255</validValue></enum>',
+            "is the null of",
+        ),
+        (
+            '<enum name="a" encodingType="int8"><validValue name="X">-128</validValue></enum>',
+            "is the null of",
+        ),
+        (
+            '<composite name="a"><type name="x" primitiveType="uint8"/></composite>',
+            "neither a message header",
+        ),
+        (
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32"/>'
+                '<type name="varData" primitiveType="uint8"/></composite>'
+            ),
             'needs length="0"',
         ),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32"/>'
-            '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/></composite>',
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32"/>'
+                '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/>'
+                "</composite>"
+            ),
             "is not US-ASCII",
         ),
         (
-            '<composite name="a"><type name="length" primitiveType="uint32" maxValue="4294967296"/>'
-            '<type name="varData" primitiveType="uint8" length="0"/></composite>',
+            (
+                '<composite name="a"><type name="length" primitiveType="uint32" maxValue="4294967296"/>'
+                '<type name="varData" primitiveType="uint8" length="0"/></composite>'
+            ),
             "not between",
         ),
     ],

@@ -6,6 +6,7 @@ import struct
 
 import msgspec
 import pytest
+
 from tensor_pool.datatypes import Dtype, MajorOrder
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire import MessageHeader, shm
@@ -58,9 +59,7 @@ HEADER = shm.SlotHeader(
     header_bytes=TENSOR_BYTES,
 )
 SLOT_BYTES = (
-    struct.pack(
-        "<QIIHIQI", 85, 0x11121314, 0x21222324, 0x3132, 0x41424344, 0x5152535455565758, 0x61626364
-    )
+    struct.pack("<QIIHIQI", 85, 0x11121314, 0x21222324, 0x3132, 0x41424344, 0x5152535455565758, 0x61626364)
     + bytes(26)
     + struct.pack("<I", 192)
     + TENSOR_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
 from tensor_pool.wire import decode, encode
 from tensor_pool.wire.messages import (
@@ -66,9 +67,18 @@ RESULT = DiscoveryResult(1, 2, 3, 4, 5, 6, 7, None, 8)
             msgspec.structs.replace(ANNOUNCE, payload_pools=(TraceParent(1),)),
             r"payload_pools\[0\]: TraceParent\(trace_id=1\) is not a PayloadPool",
         ),
-        (msgspec.structs.replace(ANNOUNCE, payload_pools=7), "payload_pools: 7 is not a tuple of PayloadPool"),
-        (msgspec.structs.replace(ANNOUNCE, header_region_uri=None), "header_region_uri: None is not US-ASCII"),
-        (msgspec.structs.replace(ANNOUNCE, header_region_uri=b"x"), "header_region_uri: b'x' is not US-ASCII"),
+        (
+            msgspec.structs.replace(ANNOUNCE, payload_pools=7),
+            "payload_pools: 7 is not a tuple of PayloadPool",
+        ),
+        (
+            msgspec.structs.replace(ANNOUNCE, header_region_uri=None),
+            "header_region_uri: None is not US-ASCII",
+        ),
+        (
+            msgspec.structs.replace(ANNOUNCE, header_region_uri=b"x"),
+            "header_region_uri: b'x' is not US-ASCII",
+        ),
         (DataSourceAnnounce(1, 2, 3, 4, "caméra"), "DataSourceAnnounce.name: 'caméra' is not US-ASCII text"),
         (DataSourceAnnounce(1, 2, 3, 4, "\ud800"), "DataSourceAnnounce.name: .* is not US-ASCII text"),
         (MetaBlobChunk(1, 2, 3, "text"), "MetaBlobChunk.bytes: 'text' is not bytes"),
@@ -106,7 +116,9 @@ def test_the_most_entries_fit():
     assert decode(encode(links)) == links
 
 
-@pytest.mark.parametrize("value", [b"abc", bytearray(b"abc"), memoryview(b"abc")], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value", [b"abc", bytearray(b"abc"), memoryview(b"abc")], ids=lambda v: type(v).__name__
+)
 def test_any_bytes_encode(value):
     assert encode(MetaBlobChunk(1, 2, 3, value)) == encode(MetaBlobChunk(1, 2, 3, b"abc"))
 
@@ -142,7 +154,7 @@ def test_header_bytes_of_a_chunk_are_at_most_256():
     length = HEADER + 41
     assert data[length : length + 4] == (256).to_bytes(4, "little")
     longer = data[:length] + (257).to_bytes(4, "little") + bytes(257) + bytes(4)
-    with pytest.raises(MalformedMessageError, match="257 bytes announced, .* 256 allowed"):
+    with pytest.raises(MalformedMessageError, match=r"257 bytes announced, .* 256 allowed"):
         decode(longer)
     with pytest.raises(MalformedMessageError, match="257 bytes, but at most 256"):
         encode(msgspec.structs.replace(CHUNK, header_bytes=bytes(257)))
@@ -151,7 +163,10 @@ def test_header_bytes_of_a_chunk_are_at_most_256():
 @pytest.mark.req("WIRE-16-4", "WIRE-16-5")
 @pytest.mark.parametrize("length", [5, 1 << 30, (1 << 30) + 1, 0xFFFFFFFF])
 def test_lengths_beyond_the_buffer_or_the_maximum(length):
-    for message, start in ((DataSourceAnnounce(1, 2, 3, 4, "name"), 20), (MetaBlobChunk(1, 2, 3, b"abcd"), 16)):
+    for message, start in (
+        (DataSourceAnnounce(1, 2, 3, 4, "name"), 20),
+        (MetaBlobChunk(1, 2, 3, b"abcd"), 16),
+    ):
         data = bytearray(encode(message))
         assert data[HEADER + start : HEADER + start + 4] == (4).to_bytes(4, "little")
         data[HEADER + start : HEADER + start + 4] = length.to_bytes(4, "little")
@@ -162,7 +177,7 @@ def test_lengths_beyond_the_buffer_or_the_maximum(length):
 @pytest.mark.parametrize("byte", [0x80, 0xC3, 0xFF])
 def test_text_that_is_not_ascii_is_refused(byte):
     data = encode(DataSourceAnnounce(1, 2, 3, 4, "name!"))
-    with pytest.raises(MalformedMessageError, match="DataSourceAnnounce.name: byte 4 is not US-ASCII"):
+    with pytest.raises(MalformedMessageError, match=r"DataSourceAnnounce\.name: byte 4 is not US-ASCII"):
         decode(data.replace(b"!", bytes([byte])))
 
 

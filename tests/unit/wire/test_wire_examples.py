@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 
 import pytest
+
 import tensor_pool.wire
 
 MODULES = ["tensor_pool.wire"] + [

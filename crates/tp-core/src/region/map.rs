@@ -85,6 +85,13 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(at) }
     }
 
+    /// The 64-bit word at `offset`, for storing.
+    #[inline]
+    pub fn writable_word(&self, offset: u64) -> &AtomicU64 {
+        assert_eq!(self.access, Access::Write, "the mapping is read-only");
+        self.word(offset)
+    }
+
     /// The 32-bit word at `offset`, for futexes.
     #[inline]
     pub fn half_word(&self, offset: u64) -> &AtomicU32 {

@@ -59,20 +59,25 @@ impl RegionFile {
             return Err(RegionError::NotHugepages { path });
         }
         let region = Self { file, path, superblock: want, huge_page };
-        region.check_size()?;
-        region.check_superblock()?;
+        region.check()?;
         Ok(region)
     }
 
-    /// Does the file still have all its bytes?
-    pub fn check_size(&self) -> Result<(), RegionError> {
+    /// Is the file still what was announced: long enough, with the right superblock?
+    ///
+    /// Looked at with system calls only, so that a file that shrinks can't hurt.
+    pub fn check(&self) -> Result<(), RegionError> {
+        self.check_size()?;
+        self.check_superblock()
+    }
+
+    fn check_size(&self) -> Result<(), RegionError> {
         let have = self.file.metadata().map_err(|e| RegionError::io("stat", &self.path, e))?.size();
         let need = self.required_bytes();
         if have < need { Err(RegionError::TooShort { path: self.path.clone(), have, need }) } else { Ok(()) }
     }
 
-    /// Does the superblock still say what was announced? Read with `pread`, so that a file that shrinks can't hurt.
-    pub fn check_superblock(&self) -> Result<(), RegionError> {
+    fn check_superblock(&self) -> Result<(), RegionError> {
         let bytes = self.read_superblock()?;
         self.superblock.check(&bytes).map_err(|m| RegionError::Superblock {
             path: self.path.clone(),

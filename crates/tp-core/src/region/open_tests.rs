@@ -42,7 +42,7 @@ fn what_was_created_opens_and_what_was_changed_does_not() {
     let f = Fixture::new();
     let path = f.ring();
     let region = f.open(&path).unwrap();
-    assert!(region.check_superblock().is_ok());
+    assert!(region.check().is_ok());
     for (offset, field) in [
         (0, SuperblockField::Magic),
         (8, SuperblockField::LayoutVersion),
@@ -56,7 +56,7 @@ fn what_was_created_opens_and_what_was_changed_does_not() {
         let mut old = [0];
         assert!(region.read_at(&mut old, offset));
         poke(&path, offset, &[old[0] ^ 0x40]);
-        for error in [f.open(&path).map(drop), region.check_superblock()].map(Result::unwrap_err) {
+        for error in [f.open(&path).map(drop), region.check()].map(Result::unwrap_err) {
             assert!(matches!(&error, RegionError::Superblock { field: found, .. } if *found == field), "{error}");
         }
         poke(&path, offset, &old);

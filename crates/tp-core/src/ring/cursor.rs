@@ -20,10 +20,28 @@ pub trait Source {
     fn nslots(&self) -> u64;
     /// The commit word of the slot that `seq` would use.
     fn look(&self, seq: u64) -> Result<Commit, DropReason>;
-    /// The sequence numbers that are committed, in any order.
-    fn committed(&self) -> Vec<u64>;
+    /// Shows `visit` the commit word of every slot, in any order.
+    fn each_commit(&self, visit: impl FnMut(Commit));
     /// Reads frame `seq`.
     fn take(&self, seq: u64) -> Result<Self::Frame, DropReason>;
+
+    /// The highest sequence number that is committed.
+    fn newest(&self) -> Option<u64> {
+        let mut newest = None;
+        self.each_commit(|commit| newest = newest.max(commit.is_committed().then_some(commit.seq())));
+        newest
+    }
+
+    /// The lowest sequence number from `seq` on that is committed.
+    fn oldest_from(&self, seq: u64) -> Option<u64> {
+        let mut oldest = None;
+        self.each_commit(|commit| {
+            if commit.is_committed() && commit.seq() >= seq && oldest.is_none_or(|oldest| commit.seq() < oldest) {
+                oldest = Some(commit.seq());
+            }
+        });
+        oldest
+    }
 }
 
 impl Source for Arc<RingReader> {
@@ -41,8 +59,8 @@ impl Source for Arc<RingReader> {
         Ok(self.peek(seq))
     }
 
-    fn committed(&self) -> Vec<u64> {
-        self.commits().filter(|commit| commit.is_committed()).map(Commit::seq).collect()
+    fn each_commit(&self, visit: impl FnMut(Commit)) {
+        self.commits().for_each(visit);
     }
 
     fn take(&self, seq: u64) -> Result<Borrowed, DropReason> {
@@ -115,7 +133,7 @@ impl Cursor {
                     return Polled::Idle;
                 }
             };
-            if commit == Commit::committed(self.next) {
+            if commit.holds(self.next) {
                 let frame = source.take(self.next);
                 self.next += 1;
                 match frame {
@@ -133,20 +151,19 @@ impl Cursor {
 
     /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
     fn resume_after_lap<S: Source>(&self, source: &S) -> u64 {
-        let newest = source.committed().into_iter().max().unwrap_or(self.next);
+        let newest = source.newest().unwrap_or(self.next);
         newest.saturating_sub(source.nslots() * 3 / 4).max(self.next + 1)
     }
 
     /// Looks ahead for a committed frame; false when there is none.
     fn skip_missing<S: Source>(&mut self, source: &S) -> bool {
-        let found = source.committed().into_iter().filter(|seq| *seq > self.next).min();
-        let Some(found) = found else {
+        if source.oldest_from(self.next).is_none() {
             self.searched = Some(self.bell);
             return false;
-        };
-        // Commits come in order: whatever is committed below `found` is visible by now, ours included.
-        let came_meanwhile = source.look(self.next) == Ok(Commit::committed(self.next));
-        if !came_meanwhile {
+        }
+        // The first search may have passed a slot just before its frame was committed and then met a later
+        // one. Commits come in order: a second search sees every frame below the one that the first found.
+        if let Some(found) = source.oldest_from(self.next) {
             self.skip_to(found);
         }
         true
@@ -155,5 +172,61 @@ impl Cursor {
     fn skip_to(&mut self, seq: u64) {
         self.gaps += seq - self.next;
         self.next = seq;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// Four slots. Frames 5 and 6 are committed when the first search has looked at the slot of 5, but not yet at that of 6.
+    struct Racing {
+        slots: RefCell<[Commit; 4]>,
+        raced: Cell<bool>,
+    }
+
+    impl Source for Racing {
+        type Frame = u64;
+
+        fn bell(&self) -> u32 {
+            0
+        }
+
+        fn nslots(&self) -> u64 {
+            4
+        }
+
+        fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+            Ok(self.slots.borrow()[seq as usize % 4])
+        }
+
+        fn each_commit(&self, mut visit: impl FnMut(Commit)) {
+            for index in 0..4 {
+                visit(self.look(index).unwrap());
+                if index == 1 && !self.raced.replace(true) {
+                    self.slots.borrow_mut()[1..3].copy_from_slice(&[Commit::committed(5), Commit::committed(6)]);
+                }
+            }
+        }
+
+        fn take(&self, seq: u64) -> Result<u64, DropReason> {
+            Ok(seq)
+        }
+    }
+
+    #[test]
+    fn frames_committed_behind_the_back_of_a_search_are_not_skipped() {
+        let given_up = Commit::in_progress(4);
+        let slots = [given_up, Commit::committed(1), Commit::committed(2), Commit::committed(3)];
+        let source = Racing { slots: slots.into(), raced: Cell::new(false) };
+        let (mut cursor, drops) = (Cursor::at(4), DropCounters::default());
+        let mut take = || match cursor.poll(&source, &drops) {
+            Polled::Frame(seq) => Some(seq),
+            Polled::Idle => None,
+        };
+        assert_eq!([take(), take(), take()], [Some(5), Some(6), None]);
+        assert_eq!(cursor.gaps(), 1);
     }
 }

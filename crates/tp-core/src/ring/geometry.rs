@@ -113,9 +113,9 @@ impl RingFiles {
         Ok(Self { header, pools, geometry })
     }
 
-    /// Do all superblocks still say what was announced?
-    pub fn check_superblocks(&self) -> Result<(), RegionError> {
-        std::iter::once(&self.header).chain(&self.pools).try_for_each(RegionFile::check_superblock)
+    /// Are all files still what was announced?
+    pub fn check(&self) -> Result<(), RegionError> {
+        std::iter::once(&self.header).chain(&self.pools).try_for_each(RegionFile::check)
     }
 
     /// Maps everything.

@@ -116,7 +116,7 @@ impl RingReader {
 /// Is the word that of committed frame `seq`?
 #[inline]
 pub(super) fn expect(seen: Commit, seq: u64) -> Result<(), DropReason> {
-    if seen == Commit::committed(seq) {
+    if seen.holds(seq) {
         return Ok(());
     }
     Err(match seen.seq() {

@@ -15,6 +15,9 @@ use crate::seqlock::Commit;
 use super::cursor::Source;
 use crate::slot::{self, FrameRecord, slot_index};
 
+/// How many slots are read at once when all of them are looked at; a power of two.
+const SLOTS_A_PIECE: u32 = 256;
+
 /// A ring read by copying. What it returns is always whole and private.
 ///
 /// A mapped file that is truncated by its owner kills whoever touches the missing page (SIGBUS); `pread`
@@ -72,9 +75,25 @@ impl SnapshotReader {
 
     /// The commit words of all slots; none when the file is too short.
     pub fn commits(&self) -> Option<Vec<Commit>> {
-        let mut ring = vec![0; self.geometry().nslots as usize * SLOT_BYTES];
-        let read = self.files.header.read_at(&mut ring, slot_offset(0));
-        read.then(|| ring.chunks_exact(SLOT_BYTES).map(|slot| Commit(get(slot, 0))).collect())
+        let mut commits = Vec::new();
+        self.each_commit(|commit| commits.push(commit)).then_some(commits)
+    }
+
+    /// Shows `visit` the commit words of all slots; false when the file is too short.
+    ///
+    /// Piece by piece: how many slots there are is somebody else's word, how much memory is taken is ours.
+    fn each_commit(&self, mut visit: impl FnMut(Commit)) -> bool {
+        let nslots = self.geometry().nslots;
+        let mut piece = vec![0; nslots.min(SLOTS_A_PIECE) as usize * SLOT_BYTES];
+        // Both are powers of two: pieces are always whole.
+        (0..nslots).step_by(SLOTS_A_PIECE as usize).all(|first| {
+            let read = self.files.header.read_at(&mut piece, slot_offset(first));
+            fence(Ordering::SeqCst);
+            if read {
+                piece.chunks_exact(SLOT_BYTES).for_each(|slot| visit(Commit(get(slot, 0))));
+            }
+            read
+        })
     }
 
     /// Copies frame `seq` into what `allocate` returns for its length; accepts it only when nothing changed meanwhile.
@@ -126,9 +145,9 @@ impl Source for SnapshotReader {
         self.peek(seq)
     }
 
-    fn committed(&self) -> Vec<u64> {
-        let commits = self.commits().unwrap_or_default();
-        commits.into_iter().filter(|commit| commit.is_committed()).map(Commit::seq).collect()
+    fn each_commit(&self, visit: impl FnMut(Commit)) {
+        // A file that is too short is noticed, and counted, where a frame is looked for.
+        let _ = Self::each_commit(self, visit);
     }
 
     fn take(&self, seq: u64) -> Result<Self::Frame, DropReason> {

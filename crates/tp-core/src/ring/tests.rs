@@ -301,10 +301,35 @@ fn sequence_numbers_only_grow_and_claims_end_in_order() {
     writer.abort(&far).unwrap();
     assert_eq!(writer.abort(&far), Err(ClaimError::Finished(100)));
     assert_eq!(publish(&mut writer, &[1; 8]), 101);
-    assert!(matches!(writer.claim(8, Some(u64::MAX)), Err(ClaimError::Seq { .. })));
+    assert_eq!(writer.claim(8, Some(u64::MAX)), Err(ClaimError::Exhausted(u64::MAX)));
     let claims: Vec<_> = (0..4).map(|_| writer.claim(8, None).unwrap()).collect();
     assert_eq!(writer.claim(8, None), Err(ClaimError::Full(4)));
     claims.iter().for_each(|claim| writer.abort(claim).unwrap());
+}
+
+#[test]
+fn the_last_sequence_number_is_not_followed_by_the_first() {
+    let r = ring(4, &[64]);
+    let (mut writer, last) = (r.writer(), crate::seqlock::MAX_SEQ);
+    let claim = writer.claim(1, Some(last)).unwrap();
+    writer.commit(&claim, &bytes_header(1)).unwrap();
+    assert!(r.reader().read(last).is_ok());
+    for seq in [None, Some(last + 1)] {
+        assert_eq!(writer.claim(1, seq), Err(ClaimError::Exhausted(last + 1)));
+    }
+    assert_eq!(r.reader().peek(0), Commit(0), "no slot was touched");
+}
+
+#[test]
+fn numbers_beyond_the_last_name_no_frame() {
+    let r = ring(4, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    publish(&mut writer, &[1]);
+    for seq in [crate::seqlock::MAX_SEQ + 1, u64::MAX - 3, u64::MAX] {
+        assert_eq!(read(&reader, seq), Err(DropReason::Stale));
+        let mut cursor = Cursor::at(seq);
+        assert_eq!((drain(&mut cursor, &reader, &drops), cursor.next_seq()), (vec![], seq));
+    }
 }
 
 #[test]

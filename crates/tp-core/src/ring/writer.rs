@@ -40,6 +40,9 @@ pub enum ClaimError {
         /// The last one used.
         last: u64,
     },
+    /// Beyond the 63 bits that a sequence number has beside the commit bit.
+    #[error("seq {0} is beyond the largest, 2^63 - 1")]
+    Exhausted(u64),
     /// The claim was committed or aborted already.
     #[error("the claim of seq {0} was committed or aborted already")]
     Finished(u64),
@@ -128,13 +131,13 @@ impl RingWriter {
         let too_large = ClaimError::TooLarge { bytes, largest: self.largest_stride };
         let values_len_bytes = u32::try_from(bytes).map_err(|_| too_large)?;
         let pool = self.geometry.pool_for(values_len_bytes).ok_or(too_large)?;
-        let seq = match seq {
-            Some(seq) if seq < self.next_seq || seq > seqlock::MAX_SEQ => {
-                return Err(ClaimError::Seq { seq, last: self.next_seq.wrapping_sub(1) });
-            }
-            Some(seq) => seq,
-            None => self.next_seq,
-        };
+        let seq = seq.unwrap_or(self.next_seq);
+        if seq > seqlock::MAX_SEQ {
+            return Err(ClaimError::Exhausted(seq));
+        }
+        if seq < self.next_seq {
+            return Err(ClaimError::Seq { seq, last: self.next_seq - 1 });
+        }
         // A slot may not be claimed again while an open claim sits in it.
         if self.open.front().is_some_and(|oldest| seq - oldest >= u64::from(self.geometry.nslots)) {
             return Err(ClaimError::Full(self.geometry.nslots));

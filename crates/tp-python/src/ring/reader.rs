@@ -78,10 +78,10 @@ impl tp_core::ring::Source for Source {
         }
     }
 
-    fn committed(&self) -> Vec<u64> {
+    fn each_commit(&self, visit: impl FnMut(tp_core::seqlock::Commit)) {
         match self {
-            Self::Mapped(ring) => ring.committed(),
-            Self::Snapshot(ring) => ring.committed(),
+            Self::Mapped(ring) => ring.each_commit(visit),
+            Self::Snapshot(ring) => tp_core::ring::Source::each_commit(ring.as_ref(), visit),
         }
     }
 
@@ -253,12 +253,12 @@ impl RingReader {
 
     /// The highest committed sequence number in the ring.
     fn newest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_copies(py, |state| tp_core::ring::Source::committed(&state.source).into_iter().max())
+        self.with_copies(py, |state| tp_core::ring::Source::newest(&state.source))
     }
 
     /// The lowest committed sequence number that is still there.
     fn oldest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_copies(py, |state| tp_core::ring::Source::committed(&state.source).into_iter().min())
+        self.with_copies(py, |state| tp_core::ring::Source::oldest_from(&state.source, 0))
     }
 
     /// Sequence number that `poll` looks for.
@@ -292,10 +292,10 @@ impl RingReader {
         self.drops.late()
     }
 
-    /// Raises `RegionError` when a superblock no longer says what was announced.
-    fn check_superblocks(&self, py: Python<'_>) -> PyResult<()> {
+    /// Raises `RegionError` when a file is no longer what was announced.
+    fn check_files(&self, py: Python<'_>) -> PyResult<()> {
         let source = self.source(py)?;
-        source.files().check_superblocks().map_err(|failure| errors::region(py, &failure))
+        source.files().check().map_err(|failure| errors::region(py, &failure))
     }
 
     /// Process that made the ring, and when it was last said to be alive (CLOCK_MONOTONIC, ns).

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
+from tensor_pool.ops.cli import failures
 from tensor_pool.wire.json_form import from_json_form, guess_kind, to_json_form
 
 __all__ = ["wire"]
@@ -34,21 +35,21 @@ def wire() -> None:
 def decode(context: click.Context, files: tuple[Path, ...], kind: str | None) -> None:
     """Print one JSON object for each of FILES.
 
-    A file holds one framed message, one 256-byte slot, or a region (its superblock is shown).
+    A file holds one framed message, one 256-byte slot, or a region (its superblock is shown). Files that
+    can't be decoded are reported on standard error; the others are printed all the same.
     """
-    failures = 0
+    refused = 0
     for file in files:
         try:
             data = _read(file, _MAX_MESSAGE_BYTES)
             form = to_json_form(data, _KINDS[kind] if kind else None)
         except TensorPoolError as e:
-            failures += 1
-            hint = e.hint or "`--as message|slot|superblock` says what the file holds"
-            _complain(f"{file}: {e.message}", hint)
+            refused += 1
+            _report(file, e, "`--as message|slot|superblock` says what the file holds")
             continue
         click.echo(json.dumps({"file": file.name, **form}))
-    if failures:
-        context.exit(1)
+    if refused:
+        context.exit(failures.EXIT_PROBLEMS)
 
 
 @wire.command()
@@ -64,10 +65,8 @@ def encode(context: click.Context, json_file: Path, output: Path) -> None:
         encoded = from_json_form(_parse(_read(json_file, _MAX_JSON_BYTES)))
         _write(output, encoded)
     except TensorPoolError as e:
-        _complain(
-            f"{json_file}: {e.message}", e.hint or "`tpool wire decode FILE` shows the form that is needed"
-        )
-        context.exit(1)
+        _report(json_file, e, "`tpool wire decode FILE` shows the form that is needed")
+        context.exit(failures.EXIT_PROBLEMS)
 
 
 def _read(file: Path, limit: int) -> bytes:
@@ -102,5 +101,6 @@ def _parse(text: bytes) -> object:
     return value
 
 
-def _complain(problem: str, hint: str) -> None:
-    click.echo(f"error: {problem}\n  try: {hint}", err=True)
+def _report(file: Path, error: TensorPoolError, hint: str) -> None:
+    """Says what is wrong with a file, with a hint of its own where the error has none."""
+    failures.report(TensorPoolError(f"{file}: {error.message}", hint=error.hint or hint))

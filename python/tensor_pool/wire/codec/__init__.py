@@ -25,7 +25,7 @@ class Codec(Generic[StructT]):
         extensible: Whether blocks longer than the layout are accepted and their ends skipped. Shorter ones
             never are.
         may_lack_last_prefix: Whether the length of the last data may be missing at the very end of a
-            message, meaning 0 (decision K9).
+            message, meaning 0 (decision K9); for layouts with something else behind the block before it.
 
     Example:
         >>> from tensor_pool.wire.bind import bind

@@ -85,7 +85,7 @@ def load_schema(name: str) -> Schema:
     """
     source = f"{name}.xml"
     try:
-        # Not importlib.resources: importing that takes 8 ms, more than all the rest of this package together.
+        # Not importlib.resources: importing that takes longer than compiling all schemas (8 ms against 5).
         xml = pkgutil.get_data("tensor_pool.wire", f"schemas/{source}")
     except OSError:
         xml = None
