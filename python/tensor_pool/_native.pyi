@@ -538,6 +538,7 @@ class AeronMediaDriver:
         term_buffer_bytes: Bytes of one term of a UDP publication.
         ipc_term_buffer_bytes: Bytes of one term of an IPC publication.
         sparse_terms: Whether terms take memory only when written.
+        counter_values_bytes: Bytes for the values of counters, 128 each.
 
     Raises:
         TransportError: A live driver serves the directory, it holds other files, or Aeron refuses a value.
@@ -560,6 +561,7 @@ class AeronMediaDriver:
         term_buffer_bytes: int | None,
         ipc_term_buffer_bytes: int | None,
         sparse_terms: bool | None,
+        counter_values_bytes: int | None,
     ) -> AeronMediaDriver: ...
     @property
     def aeron_dir(self) -> str:

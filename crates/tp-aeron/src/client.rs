@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusteron_client::bindings as c;
 
 use crate::adding::Adding;
-use crate::cnc::driver_status;
+use crate::cnc::{check_writable, driver_status};
 use crate::conductor::{ConductorError, Context, ErrorLog};
 use crate::counters::Counter;
 use crate::error::{Error, aeron_error, last_error};
@@ -50,6 +50,7 @@ impl Client {
         if !status.is_alive(options.driver_timeout) {
             return Err(Error::NoMediaDriver { dir: options.dir.clone(), reason: status.why_dead() });
         }
+        check_writable(&options.dir)?;
         let errors = Arc::new(ErrorLog::default());
         let context = Context::new(options, &errors)?;
         let mut aeron = ptr::null_mut();

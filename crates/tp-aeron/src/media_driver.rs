@@ -11,13 +11,19 @@ use std::time::Duration;
 use rusteron_media_driver::bindings as c;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::cnc::driver_status;
+use crate::cnc::{LIFE_LOCK_FILE, driver_status};
 use crate::error::{Error, aeron_error};
 use crate::process::{OwnerProcess, with_signals_blocked};
 use crate::sync::lock;
 
 /// What a media driver puts into its directory; anything else there is somebody's data.
-const DRIVER_FILES: [&str; 4] = ["cnc.dat", "loss-report.dat", "publications", "images"];
+const DRIVER_FILES: [&str; 5] = [
+    "cnc.dat",
+    "loss-report.dat",
+    "publications",
+    "images",
+    LIFE_LOCK_FILE,
+];
 /// Aeron cuts longer paths silently; room is left for the names below the directory.
 const MAX_DIR_BYTES: usize = 3800;
 
@@ -61,9 +67,13 @@ pub struct MediaDriverOptions {
     pub ipc_term_buffer_bytes: Option<usize>,
     /// Whether terms take memory only when they are written to.
     pub sparse_terms: Option<bool>,
+    /// Bytes for the values of counters, 128 each; their descriptions take four times as much.
+    pub counter_values_bytes: Option<usize>,
 }
 
 struct Raw {
+    /// Released by the kernel when the process dies, however it dies.
+    _life_lock: File,
     driver: NonNull<c::aeron_driver_t>,
     context: NonNull<c::aeron_driver_context_t>,
 }
@@ -100,17 +110,29 @@ impl MediaDriver {
         if unsafe { c::aeron_driver_init(&mut driver, context.raw.as_ptr()) } < 0 {
             return Err(aeron_error("starting the media driver"));
         }
-        // SAFETY: the driver was initialised just now. Its threads inherit the blocked signals.
-        if with_signals_blocked(|| unsafe { c::aeron_driver_start(driver, false) }) < 0 {
-            let error = aeron_error("starting the media driver's threads");
+        let started = hold_life_lock(dir).and_then(|life_lock| {
+            // SAFETY: the driver was initialised just now. Its threads inherit the blocked signals.
+            match with_signals_blocked(|| unsafe { c::aeron_driver_start(driver, false) }) {
+                0.. => Ok(life_lock),
+                _ => Err(aeron_error("starting the media driver's threads")),
+            }
+        });
+        let life_lock = started.inspect_err(|_| {
             // SAFETY: closes what was started of it; nobody else has seen it.
             unsafe { c::aeron_driver_close(driver) };
-            return Err(error);
-        }
-        let driver = NonNull::new(driver).expect("a started driver");
-        let context = context.keep(options.dir_delete_on_shutdown);
-        let raw = Mutex::new(Some(Raw { driver, context }));
-        Ok(Self { inner: Arc::new(Inner { raw, dir: dir.to_owned(), owner: OwnerProcess::current() }) })
+        })?;
+        let raw = Mutex::new(Some(Raw {
+            _life_lock: life_lock,
+            driver: NonNull::new(driver).expect("a started driver"),
+            context: context.keep(options.dir_delete_on_shutdown),
+        }));
+        Ok(Self {
+            inner: Arc::new(Inner {
+                raw,
+                dir: dir.to_owned(),
+                owner: OwnerProcess::current(),
+            }),
+        })
     }
 
     /// The Aeron directory.
@@ -136,14 +158,14 @@ impl MediaDriver {
 
 impl Inner {
     fn close(&self) {
-        let Some(Raw { driver, context }) = lock(&self.raw).take() else {
+        let Some(raw) = lock(&self.raw).take() else {
             return;
         };
         // SAFETY: taken out of the only place that held them, so they are closed once: the driver first, since it
         // uses the context until its threads have ended.
         unsafe {
-            if c::aeron_driver_close(driver.as_ptr()) == 0 {
-                c::aeron_driver_context_close(context.as_ptr());
+            if c::aeron_driver_close(raw.driver.as_ptr()) == 0 {
+                c::aeron_driver_context_close(raw.context.as_ptr());
             }
         }
     }
@@ -170,7 +192,10 @@ impl Context {
         if unsafe { c::aeron_driver_context_init(&mut raw) } < 0 {
             return Err(aeron_error("configuring the media driver"));
         }
-        Ok(Self { raw: NonNull::new(raw).expect("a new context"), kept: false })
+        Ok(Self {
+            raw: NonNull::new(raw).expect("a new context"),
+            kept: false,
+        })
     }
 
     fn configure(&mut self, options: &MediaDriverOptions) -> Result<(), Error> {
@@ -178,11 +203,15 @@ impl Context {
         let dir = c_string("the Aeron directory", &options.dir)?;
         let (strategy, arguments) = &options.idle_strategy;
         let strategy = c_string("the idle strategy", strategy)?;
-        let arguments =
-            arguments.as_deref().map(|text| c_string("the idle strategy's arguments", text)).transpose()?;
+        let arguments = arguments
+            .as_deref()
+            .map(|text| c_string("the idle strategy's arguments", text))
+            .transpose()?;
         let mode = match options.threading_mode {
             ThreadingMode::Shared => c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED,
-            ThreadingMode::SharedNetwork => c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED_NETWORK,
+            ThreadingMode::SharedNetwork => {
+                c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED_NETWORK
+            }
             ThreadingMode::Dedicated => c::aeron_threading_mode_t::AERON_THREADING_MODE_DEDICATED,
         };
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -191,37 +220,75 @@ impl Context {
             accept(c::aeron_driver_context_set_dir(context, dir.as_ptr()))?;
             // The directory was checked and belongs to a dead driver. Left to itself Aeron would trust the bytes of
             // its cnc.dat, and write the old driver's error log into the parent directory.
-            accept(c::aeron_driver_context_set_dir_delete_on_start(context, true))?;
-            accept(c::aeron_driver_context_set_dir_delete_on_shutdown(context, false))?;
-            accept(c::aeron_driver_context_set_dir_warn_if_exists(context, false))?;
-            accept(c::aeron_driver_context_set_print_configuration(context, false))?;
+            accept(c::aeron_driver_context_set_dir_delete_on_start(
+                context, true,
+            ))?;
+            accept(c::aeron_driver_context_set_dir_delete_on_shutdown(
+                context, false,
+            ))?;
+            accept(c::aeron_driver_context_set_dir_warn_if_exists(
+                context, false,
+            ))?;
+            accept(c::aeron_driver_context_set_print_configuration(
+                context, false,
+            ))?;
             accept(c::aeron_driver_context_set_threading_mode(context, mode))?;
             set_idle_strategies(context, &strategy, arguments.as_deref())?;
-            accept(c::aeron_driver_context_set_timer_interval_ns(context, nanos(options.timer_interval)))?;
+            accept(c::aeron_driver_context_set_timer_interval_ns(
+                context,
+                nanos(options.timer_interval),
+            ))?;
             if let Some(time) = options.client_liveness {
-                accept(c::aeron_driver_context_set_client_liveness_timeout_ns(context, nanos(time)))?;
+                accept(c::aeron_driver_context_set_client_liveness_timeout_ns(
+                    context,
+                    nanos(time),
+                ))?;
                 // Aeron wants blocked publications unblocked later than dead clients noticed.
                 let unblock = c::aeron_driver_context_get_publication_unblock_timeout_ns(context);
                 let unblock = unblock.max(nanos(time + time / 2));
-                accept(c::aeron_driver_context_set_publication_unblock_timeout_ns(context, unblock))?;
+                accept(c::aeron_driver_context_set_publication_unblock_timeout_ns(
+                    context, unblock,
+                ))?;
             }
             if let Some(time) = options.untethered_window_limit {
-                accept(c::aeron_driver_context_set_untethered_window_limit_timeout_ns(context, nanos(time)))?;
+                accept(
+                    c::aeron_driver_context_set_untethered_window_limit_timeout_ns(
+                        context,
+                        nanos(time),
+                    ),
+                )?;
             }
             if let Some(time) = options.untethered_linger {
-                accept(c::aeron_driver_context_set_untethered_linger_timeout_ns(context, nanos(time)))?;
+                accept(c::aeron_driver_context_set_untethered_linger_timeout_ns(
+                    context,
+                    nanos(time),
+                ))?;
             }
             if let Some(time) = options.untethered_resting {
-                accept(c::aeron_driver_context_set_untethered_resting_timeout_ns(context, nanos(time)))?;
+                accept(c::aeron_driver_context_set_untethered_resting_timeout_ns(
+                    context,
+                    nanos(time),
+                ))?;
             }
             if let Some(bytes) = options.term_buffer_bytes {
-                accept(c::aeron_driver_context_set_term_buffer_length(context, bytes))?;
+                accept(c::aeron_driver_context_set_term_buffer_length(
+                    context, bytes,
+                ))?;
             }
             if let Some(bytes) = options.ipc_term_buffer_bytes {
-                accept(c::aeron_driver_context_set_ipc_term_buffer_length(context, bytes))?;
+                accept(c::aeron_driver_context_set_ipc_term_buffer_length(
+                    context, bytes,
+                ))?;
+            }
+            if let Some(bytes) = options.counter_values_bytes {
+                accept(c::aeron_driver_context_set_counters_buffer_length(
+                    context, bytes,
+                ))?;
             }
             if let Some(sparse) = options.sparse_terms {
-                accept(c::aeron_driver_context_set_term_buffer_sparse_file(context, sparse))?;
+                accept(c::aeron_driver_context_set_term_buffer_sparse_file(
+                    context, sparse,
+                ))?;
             }
         }
         Ok(())
@@ -231,7 +298,12 @@ impl Context {
     fn keep(mut self, delete_on_shutdown: bool) -> NonNull<c::aeron_driver_context_t> {
         self.kept = true;
         // SAFETY: valid; only read when the context is closed.
-        unsafe { c::aeron_driver_context_set_dir_delete_on_shutdown(self.raw.as_ptr(), delete_on_shutdown) };
+        unsafe {
+            c::aeron_driver_context_set_dir_delete_on_shutdown(
+                self.raw.as_ptr(),
+                delete_on_shutdown,
+            )
+        };
         self.raw
     }
 }
@@ -246,7 +318,11 @@ impl Drop for Context {
 }
 
 fn accept(result: c_int) -> Result<(), Error> {
-    if result < 0 { Err(aeron_error("configuring the media driver")) } else { Ok(()) }
+    if result < 0 {
+        Err(aeron_error("configuring the media driver"))
+    } else {
+        Ok(())
+    }
 }
 
 /// One idle strategy for every thread the driver may have.
@@ -262,33 +338,58 @@ unsafe fn set_idle_strategies(
     let strategy = strategy.as_ptr();
     // SAFETY: as promised by the caller; strings are copied. Arguments go first: setting the name reads them.
     unsafe {
-        accept(c::aeron_driver_context_set_shared_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_shared_idle_strategy(context, strategy))?;
-        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy(context, strategy))?;
-        accept(c::aeron_driver_context_set_conductor_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_conductor_idle_strategy(context, strategy))?;
-        accept(c::aeron_driver_context_set_sender_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_sender_idle_strategy(context, strategy))?;
-        accept(c::aeron_driver_context_set_receiver_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_receiver_idle_strategy(context, strategy))?;
-        accept(c::aeron_driver_context_set_native_resource_agent_idle_strategy_init_args(
+        accept(c::aeron_driver_context_set_shared_idle_strategy_init_args(
             context, arguments,
         ))?;
+        accept(c::aeron_driver_context_set_shared_idle_strategy(
+            context, strategy,
+        ))?;
+        accept(
+            c::aeron_driver_context_set_sharednetwork_idle_strategy_init_args(context, arguments),
+        )?;
+        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy(
+            context, strategy,
+        ))?;
+        accept(c::aeron_driver_context_set_conductor_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_conductor_idle_strategy(
+            context, strategy,
+        ))?;
+        accept(c::aeron_driver_context_set_sender_idle_strategy_init_args(
+            context, arguments,
+        ))?;
+        accept(c::aeron_driver_context_set_sender_idle_strategy(
+            context, strategy,
+        ))?;
+        accept(c::aeron_driver_context_set_receiver_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_receiver_idle_strategy(
+            context, strategy,
+        ))?;
+        accept(
+            c::aeron_driver_context_set_native_resource_agent_idle_strategy_init_args(
+                context, arguments,
+            ),
+        )?;
         accept(c::aeron_driver_context_set_native_resource_agent_idle_strategy(context, strategy))
     }
 }
 
 fn c_string(what: &str, text: &str) -> Result<CString, Error> {
-    CString::new(text).map_err(|_| Error::InvalidArgument(format!("{what} contains a NUL byte: {text:?}")))
+    CString::new(text)
+        .map_err(|_| Error::InvalidArgument(format!("{what} contains a NUL byte: {text:?}")))
 }
 
 /// Refuses a directory that a live driver serves or that holds anything but a driver's files: starting removes it.
 fn prepare_directory(dir: &str, replace: bool) -> Result<(), Error> {
-    let unusable = |reason: String| Error::Directory { dir: dir.to_owned(), reason };
+    let unusable = |reason: String| Error::Directory {
+        dir: dir.to_owned(),
+        reason,
+    };
     match driver_status(dir) {
         Ok(status) if status.is_alive(ACTIVE_TIMEOUT) => {
-            return Err(Error::DriverActive { dir: dir.to_owned(), pid: status.pid });
+            return Err(Error::DriverActive {
+                dir: dir.to_owned(),
+                pid: status.pid,
+            });
         }
         _ => {}
     }
@@ -300,13 +401,31 @@ fn prepare_directory(dir: &str, replace: bool) -> Result<(), Error> {
     for entry in entries {
         let name = entry.map_err(|e| unusable(e.to_string()))?.file_name();
         if !DRIVER_FILES.iter().any(|known| name == *known) {
-            return Err(unusable(format!("it holds {name:?}, which is not a media driver's")));
+            return Err(unusable(format!(
+                "it holds {name:?}, which is not a media driver's"
+            )));
         }
         if !replace {
-            return Err(unusable("a media driver that ended left its files there".to_owned()));
+            return Err(unusable(
+                "a media driver that ended left its files there".to_owned(),
+            ));
         }
     }
     Ok(())
+}
+
+/// Makes and locks the file whose lock tells others that the driver lives.
+fn hold_life_lock(dir: &str) -> Result<File, Error> {
+    let path = Path::new(dir).join(LIFE_LOCK_FILE);
+    let held = File::create(&path).and_then(|file| {
+        // Waits for those who look whether it is locked, which takes them microseconds.
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    });
+    held.map_err(|e| Error::Directory {
+        dir: dir.to_owned(),
+        reason: format!("{}: {e}", path.display()),
+    })
 }
 
 /// A driver that was silent for longer than this is dead; Aeron's own limit.
@@ -321,21 +440,34 @@ struct StartLock {
 
 impl StartLock {
     fn acquire(dir: &str) -> Result<Self, Error> {
-        let unusable = |reason: String| Error::Directory { dir: dir.to_owned(), reason };
+        let unusable = |reason: String| Error::Directory {
+            dir: dir.to_owned(),
+            reason,
+        };
         if dir.len() > MAX_DIR_BYTES || !Path::new(dir).is_absolute() {
-            return Err(unusable(format!("an absolute path of at most {MAX_DIR_BYTES} bytes is needed")));
+            return Err(unusable(format!(
+                "an absolute path of at most {MAX_DIR_BYTES} bytes is needed"
+            )));
         }
         let path = PathBuf::from(format!("{}.lock", dir.trim_end_matches('/')));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|e| unusable(e.to_string()))?;
         }
-        let open = || OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let open = || {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+        };
         loop {
             let file = open().map_err(|e| unusable(format!("{}: {e}", path.display())))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(unusable("another process is starting a media driver there".to_owned()));
+                    return Err(unusable(
+                        "another process is starting a media driver there".to_owned(),
+                    ));
                 }
                 Err(e) => return Err(unusable(e.to_string())),
             }

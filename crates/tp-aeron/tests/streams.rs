@@ -34,6 +34,7 @@ fn options(dir: &str) -> MediaDriverOptions {
         term_buffer_bytes: None,
         ipc_term_buffer_bytes: None,
         sparse_terms: None,
+        counter_values_bytes: Some(1 << 20),
     }
 }
 
@@ -98,6 +99,35 @@ fn messages_pass_whole_claimed_and_in_pieces() {
         publication.try_claim(publication.constants().max_payload_bytes + 1, |_| panic!("not reached"));
     assert!(matches!(too_long, Err(OfferError::TooLong { .. })));
     assert_eq!(publication.counts().failed, 2);
+}
+
+#[test]
+fn a_shared_publication_is_one_stream_for_many_writers() {
+    let driver = start();
+    let client = connect(&driver);
+    let sub = subscription(&client, CHANNEL, 18);
+    let add = || {
+        client
+            .add_publication(CHANNEL, 18)
+            .unwrap()
+            .wait(PATIENCE)
+            .unwrap()
+    };
+    let (first, second) = (add(), add());
+    assert_eq!(first.constants().session_id, second.constants().session_id);
+    eventually("a connection", || first.is_connected().unwrap());
+    thread::scope(|scope| {
+        for publication in [&first, &second] {
+            scope.spawn(|| (0..50).for_each(|_| assert!(publication.offer(b"x").is_ok())));
+        }
+    });
+    let mut count = 0;
+    eventually("all messages", || {
+        sub.poll(100, |_, _| count += 1).unwrap();
+        count == 100
+    });
+    first.close().unwrap();
+    assert!(second.offer(b"the other goes on").is_ok());
 }
 
 #[test]

@@ -30,8 +30,8 @@ impl Drop for ReleasedThread {
 
 /// Runs `work` without the interpreter's lock.
 ///
-/// Once the interpreter is exiting the lock is kept instead: older Pythons end a thread that asks for it back by
-/// unwinding its stack, which a thread with Rust frames does not survive; it would abort the process.
+/// Once the interpreter is exiting the lock is kept instead: Python before 3.14 ends a thread that asks for it back by
+/// unwinding its stack, and what that does to Rust frames is undefined.
 pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     RELEASED.fetch_add(1, Ordering::SeqCst);
     let _counted = ReleasedThread;

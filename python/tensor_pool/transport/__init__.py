@@ -13,6 +13,10 @@ Agents depend on the protocols (`Client`, `Publication`, `Subscription`) only; `
 has the same in memory for tests of their logic.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tensor_pool.transport.backpressure import (
     DROP,
     RAISE,
@@ -46,7 +50,9 @@ from tensor_pool.transport.protocol import (
     Publication,
     Subscription,
 )
-from tensor_pool.transport.spawned import SpawnedMediaDriver
+
+if TYPE_CHECKING:
+    from tensor_pool.transport.spawned import SpawnedMediaDriver
 
 __all__ = [
     # back-pressure
@@ -92,3 +98,12 @@ __all__ = [
     "retry_for",
     "udp",
 ]
+
+
+def __getattr__(name: str) -> type[SpawnedMediaDriver]:
+    # What starting processes needs costs as much to import as everything else here, and few use it.
+    if name == "SpawnedMediaDriver":
+        from tensor_pool.transport.spawned import SpawnedMediaDriver  # noqa: PLC0415
+
+        return SpawnedMediaDriver
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from tensor_pool import _native
+from tensor_pool.errors import ConfigError
 from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
 from tensor_pool.transport.channels import Channel, check_stream_id, for_publication, for_subscription
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["AeronClient", "ConductorError"]
 
 _NS_PER_MS: Final = 1_000_000
+_MAX_TIMEOUT_MS: Final = 1_000_000_000
 _MAX_MESSAGE_BYTES: Final = 16 << 20
 """Aeron's own limit, whatever the term length."""
 _MAX_UNFINISHED_BYTES: Final = 64 << 20
 """What half-received messages of all publications of one subscription may take."""
+
+
+def _nanoseconds(milliseconds: float, name: str) -> int:
+    if not 0 <= milliseconds <= _MAX_TIMEOUT_MS:
+        raise ConfigError(f"{name}={milliseconds}", hint=f"milliseconds from 0 to {_MAX_TIMEOUT_MS:,}")
+    return round(milliseconds * _NS_PER_MS)
 
 
 class ConductorError(NamedTuple):
@@ -45,7 +53,7 @@ class AeronClient:
 
     def __init__(self, native: _native.AeronClient, *, request_timeout_ms: float) -> None:
         self._native = native
-        self._request_timeout_ns = round(request_timeout_ms * _NS_PER_MS)
+        self._request_timeout_ns = _nanoseconds(request_timeout_ms, "request_timeout_ms")
 
     @classmethod
     def connect(
@@ -69,15 +77,16 @@ class AeronClient:
             idle_sleep_ms: The longest sleep of the client's thread between two looks at its work.
 
         Raises:
+            ConfigError: A time is negative or absurd.
             NoMediaDriverError: There is none within `connect_timeout_ms`.
         """
         native = _native.AeronClient(
             aeron_dir=os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir(),
             name=f"tensor-pool {os.getpid()}" if name is None else name,
-            connect_timeout_ns=round(connect_timeout_ms * _NS_PER_MS),
-            driver_timeout_ns=round(driver_timeout_ms * _NS_PER_MS),
-            keepalive_interval_ns=round(keepalive_interval_ms * _NS_PER_MS),
-            idle_sleep_ns=round(idle_sleep_ms * _NS_PER_MS),
+            connect_timeout_ns=_nanoseconds(connect_timeout_ms, "connect_timeout_ms"),
+            driver_timeout_ns=_nanoseconds(driver_timeout_ms, "driver_timeout_ms"),
+            keepalive_interval_ns=_nanoseconds(keepalive_interval_ms, "keepalive_interval_ms"),
+            idle_sleep_ns=_nanoseconds(idle_sleep_ms, "idle_sleep_ms"),
         )
         return cls(native, request_timeout_ms=driver_timeout_ms)
 

@@ -8,7 +8,6 @@ error.
 from __future__ import annotations
 
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from tensor_pool.ids import AeronStreamId
@@ -160,8 +159,8 @@ class AeronSubscription:
         self._native = native
         self._channel = channel
         self._stream_id = stream_id
-        # Messages that were taken from the stream before a handler failed.
-        self._left: deque[tuple[bytes, int, int]] = deque()
+        # Messages that were taken from the stream when a handler failed, and that the next poll delivers.
+        self._left: list[tuple[bytes, int, int]] = []
 
     @property
     def channel(self) -> str:
@@ -195,28 +194,26 @@ class AeronSubscription:
 
     def poll(self, handler: MessageHandler, limit: int = DEFAULT_FRAGMENT_LIMIT) -> int:
         """Hands messages to `handler`; see `tensor_pool.transport.protocol.Subscription.poll`."""
-        if not self._left:
-            self._left.extend(self._native.poll(limit))
+        messages = self._take_left() or self._native.poll(limit)
         delivered = 0
-        while (taken := self._take_left()) is not None:
-            message, session_id, position = taken
-            handler(message, Header(session_id, self._stream_id, position))
-            delivered += 1
-        return delivered
-
-    def _take_left(self) -> tuple[bytes, int, int] | None:
         try:
-            return self._left.popleft()
-        except IndexError:  # perhaps another thread polls too
-            return None
+            for message, session_id, position in messages:
+                delivered += 1
+                handler(message, Header(session_id, self._stream_id, position))
+        finally:
+            if delivered < len(messages):
+                self._left = messages[delivered:]
+        return delivered
 
     def receive(self, limit: int = DEFAULT_FRAGMENT_LIMIT) -> list[bytes]:
         """The next messages, without their headers."""
-        if not self._left:
-            return self._native.receive(limit)
-        messages = [message for message, _, _ in self._left]
-        self._left.clear()
-        return messages
+        if self._left:
+            return [message for message, _, _ in self._take_left()]
+        return self._native.receive(limit)
+
+    def _take_left(self) -> list[tuple[bytes, int, int]]:
+        left, self._left = self._left, []
+        return left
 
     def images(self) -> list[Image]:
         """The publications that are heard."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
-import uuid
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
 
@@ -41,6 +41,9 @@ __all__ = [
 ]
 
 _NS_PER_MS: Final = 1_000_000
+_COUNTER_VALUE_BYTES: Final = 128
+_MIN_COUNTERS: Final = 8_192
+_MAX_COUNTERS: Final = 4_096_000
 _LIVENESS_TIMEOUT_MS: Final = 10_000
 """Aeron's own limit for a media driver's silence."""
 
@@ -91,6 +94,8 @@ class MediaDriverOptions:
         sparse_terms: Take memory for terms only when they are written. Without it they are allocated at once,
             and a full /dev/shm is an error when a publication is added instead of the death of who writes to
             it.
+        max_counters: How many counters all clients together can have; each takes 640 bytes of shared memory,
+            used or not. Every publication and subscription takes a few.
         delete_dir_on_start: Replace what a dead media driver left behind, instead of refusing to start.
         delete_dir_on_shutdown: Remove the directory at a clean end.
 
@@ -110,6 +115,7 @@ class MediaDriverOptions:
     term_bytes: int = 4 << 20
     ipc_term_bytes: int = 4 << 20
     sparse_terms: bool = True
+    max_counters: int = _MIN_COUNTERS
     delete_dir_on_start: bool = True
     delete_dir_on_shutdown: bool = True
 
@@ -136,6 +142,10 @@ class MediaDriverOptions:
             raise errors.ConfigError(
                 f"timer_interval_ms={self.timer_interval_ms} is not shorter than every time-out",
                 hint="20 works with the defaults",
+            )
+        if not _MIN_COUNTERS <= self.max_counters <= _MAX_COUNTERS:
+            raise errors.ConfigError(
+                f"max_counters={self.max_counters}", hint=f"from {_MIN_COUNTERS} to {_MAX_COUNTERS}"
             )
         if not 0 < self.idle_max_sleep_ms <= self.timer_interval_ms:
             raise errors.ConfigError(
@@ -167,6 +177,7 @@ class MediaDriverOptions:
             term_buffer_bytes=self.term_bytes,
             ipc_term_buffer_bytes=self.ipc_term_bytes,
             sparse_terms=self.sparse_terms,
+            counter_values_bytes=_COUNTER_VALUE_BYTES * self.max_counters,
         )
 
 
@@ -287,6 +298,8 @@ class EmbeddedMediaDriver(ClosingMediaDriver):
         directory = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
         self._native = options.start(directory)
         self._pid = os.getpid()
+        # Ends it before the interpreter does, even when a daemon thread still holds a reference.
+        weakref.finalize(self, _close_in, self._pid, self._native)
 
     @classmethod
     def temporary(cls, options: MediaDriverOptions = DEFAULT_OPTIONS) -> Self:
@@ -312,9 +325,14 @@ class EmbeddedMediaDriver(ClosingMediaDriver):
         self._native.close()
 
 
+def _close_in(pid: int, native: _native.AeronMediaDriver) -> None:
+    if os.getpid() == pid:
+        native.close()
+
+
 def temporary_aeron_dir() -> str:
     """The name of a directory in shared memory that nobody uses; nothing is made."""
-    unique = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    unique = f"{os.getpid()}-{os.urandom(6).hex()}"
     return f"/dev/shm/tensor-pool-{unique}"  # noqa: S108 - shared memory is the point
 
 

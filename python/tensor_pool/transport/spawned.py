@@ -66,6 +66,7 @@ class SpawnedMediaDriver(ClosingMediaDriver):
         try:
             self._await_start(process, start_timeout_ms)
         except BaseException:
+            process.terminate()
             self._finalizer()
             raise
         self.pid: Final = process.pid

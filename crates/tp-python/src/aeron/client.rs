@@ -25,7 +25,7 @@ macro_rules! added {
 /// A client of a media driver.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct AeronClient {
-    client: Client,
+    pub(crate) client: Client,
 }
 
 #[pymethods]

@@ -21,7 +21,7 @@ impl AeronMediaDriver {
     #[new]
     #[pyo3(signature = (*, aeron_dir, dir_delete_on_start, dir_delete_on_shutdown, threading_mode, idle_strategy,
         idle_arguments, timer_interval_ns, client_liveness_ns, untethered_window_limit_ns, untethered_linger_ns,
-        untethered_resting_ns, term_buffer_bytes, ipc_term_buffer_bytes, sparse_terms))]
+        untethered_resting_ns, term_buffer_bytes, ipc_term_buffer_bytes, sparse_terms, counter_values_bytes))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -39,6 +39,7 @@ impl AeronMediaDriver {
         term_buffer_bytes: Option<usize>,
         ipc_term_buffer_bytes: Option<usize>,
         sparse_terms: Option<bool>,
+        counter_values_bytes: Option<usize>,
     ) -> PyResult<Self> {
         let threading_mode = match threading_mode {
             "shared" => ThreadingMode::Shared,
@@ -62,6 +63,7 @@ impl AeronMediaDriver {
             term_buffer_bytes,
             ipc_term_buffer_bytes,
             sparse_terms,
+            counter_values_bytes,
         };
         let driver = released(py, || MediaDriver::start(&options)).map_err(|e| raise(py, e))?;
         Ok(Self { driver })

@@ -16,7 +16,7 @@ const RELEASE_BYTES: usize = 64 << 10;
 /// An exclusive publication.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct AeronPublication {
-    pub(super) publication: ExclusivePublication,
+    pub(crate) publication: ExclusivePublication,
 }
 
 impl AeronPublication {

@@ -17,7 +17,7 @@ fn image_tuple(image: Image) -> ImageTuple {
 /// A subscription.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct AeronSubscription {
-    pub(super) subscription: Subscription,
+    pub(crate) subscription: Subscription,
 }
 
 /// Messages that were copied out of the log. Python objects are made of them only after the subscription is unlocked:

@@ -80,9 +80,10 @@ def media() -> None:
     "--sparse-terms/--dense-terms",
     default=DEFAULT_OPTIONS.sparse_terms,
     show_default=True,
-    help="Take memory for messages when they are written, or all at once so that a full /dev/shm shows early.",
+    help="Take memory for terms when they are written, or at once so that a full /dev/shm shows early.",
 )
 def run(
+    *,
     aeron_dir: str | None,
     threading: Literal["shared", "shared_network", "dedicated"],
     idle: Literal["backoff", "yield", "spin"],
@@ -93,8 +94,8 @@ def run(
 ) -> None:
     """Run a media driver in the foreground until Ctrl-C or SIGTERM.
 
-    Prints one line with its directory and process id once clients can connect. Exit codes: 0 after a clean end,
-    1 when it could not start, 2 for wrong arguments.
+    Prints one line with its directory and process id once clients can connect. Exit codes: 0 after a clean
+    end, 1 when it could not start, 2 for wrong arguments.
     """
     try:
         options = MediaDriverOptions(

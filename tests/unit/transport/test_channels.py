@@ -1,0 +1,148 @@
+"""Channels are built, parsed, checked and completed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensor_pool.errors import ChannelError
+from tensor_pool.transport.channels import (
+    UNTETHERED_TIMEOUTS,
+    Channel,
+    check_stream_id,
+    for_publication,
+    for_subscription,
+    ipc,
+    parse_duration_ns,
+    parse_size,
+    udp,
+)
+
+
+def test_builders_always_set_the_term_length() -> None:
+    assert ipc().params == {"term-length": "4m"}
+    assert ipc().term_length_bytes == 4 << 20
+    assert udp("127.0.0.1:40123").params["term-length"] == "4m"
+    assert str(ipc(term_length="64k", session_id="7")) == "aeron:ipc?term-length=64k|session-id=7"
+
+
+@pytest.mark.parametrize("text", ["aeron:ipc", "aeron:udp?endpoint=127.0.0.1:40123", "aeron:ipc?alias=x"])
+def test_publications_get_bounded_memory_and_short_untethered_timeouts(text: str) -> None:
+    params = Channel.parse(for_publication(text)).params
+    assert params["term-length"] == "4m"
+    assert params.items() >= UNTETHERED_TIMEOUTS.items()
+    assert "tether" not in params
+
+
+def test_ipc_subscriptions_are_untethered_and_network_ones_are_not() -> None:
+    assert Channel.parse(for_subscription("aeron:ipc")).params == {"term-length": "4m", "tether": "false"}
+    assert "tether" not in Channel.parse(for_subscription("aeron:udp?endpoint=127.0.0.1:40123")).params
+    spy = for_subscription("aeron-spy:aeron:udp?endpoint=127.0.0.1:40123")
+    assert spy.startswith("aeron-spy:aeron:udp?")
+    assert Channel.parse(spy).params["tether"] == "false"
+
+
+def test_what_a_channel_says_itself_is_kept() -> None:
+    channel = "aeron:ipc?term-length=64k|untethered-resting-timeout=3s|tether=true"
+    assert Channel.parse(for_publication(channel)).params.items() >= Channel.parse(channel).params.items()
+    assert Channel.parse(for_subscription(channel)).params["tether"] == "true"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ipc",
+        "aeron:",
+        "aeron:tcp?endpoint=1.2.3.4:5",
+        "aeron:udp",
+        "aeron:ipc?term-length",
+        "aeron:ipc?term-length=",
+        "aeron:ipc?term-length=4m|term-length=8m",
+        "aeron:ipc?term-lenght=4m",
+        "aeron:ipc?term-length=3m",
+        "aeron:ipc?term-length=32k",
+        "aeron:ipc?term-length=2g",
+        "aeron:ipc?term-length=-4m",
+        "aeron:ipc?term-length=4mb",
+        "aeron:ipc?mtu=1000",
+        "aeron:ipc?mtu=32",
+        "aeron:ipc?mtu=64k",
+        "aeron:ipc?untethered-resting-timeout=soon",
+        "aeron:ipc?alias=a b",
+        "aeron:ipc?alias=a\n",
+        "aeron:ipc?endpoint=127.0.0.1:1",
+        "aeron:udp?endpoint=127.0.0.1",
+        "aeron:udp?endpoint=:40123",
+        "aeron:udp?endpoint=127.0.0.1:70000",
+        "aeron:udp?endpoint=127.0.0.1:http",
+        "aeron-spy:aeron:ipc?term-length=4m",
+        "aeron:ipc?alias=" + "x" * 3000,
+    ],
+)
+def test_bad_channels_are_refused(text: str) -> None:
+    with pytest.raises(ChannelError):
+        Channel.parse(text)
+
+
+def test_a_question_mark_without_parameters_is_harmless() -> None:
+    assert str(Channel.parse("aeron:ipc?")) == "aeron:ipc"
+
+
+def test_an_unknown_parameter_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ChannelError, match="'term-lenght'") as caught:
+        Channel.parse("aeron:ipc?term-lenght=4m")
+    assert "term-length" in (caught.value.hint or "")
+
+
+def test_spies_can_not_publish() -> None:
+    with pytest.raises(ChannelError, match="spies"):
+        for_publication("aeron-spy:aeron:udp?endpoint=127.0.0.1:40123")
+
+
+@pytest.mark.parametrize("stream_id", [2**31, -(2**31) - 1, True, 1.0, "1", None])
+def test_stream_ids_are_integers_of_32_bits(stream_id: object) -> None:
+    with pytest.raises(ChannelError):
+        check_stream_id(stream_id)  # type: ignore[arg-type]
+    assert check_stream_id(-(2**31)) == -(2**31)
+
+
+def test_sizes_and_durations() -> None:
+    assert [parse_size(text) for text in ("7", "64k", "4M", "1g")] == [7, 65_536, 4 << 20, 1 << 30]
+    assert [parse_duration_ns(text) for text in ("5", "5ns", "5us", "5ms", "5s")] == [
+        5,
+        5,
+        5_000,
+        5_000_000,
+        5_000_000_000,
+    ]
+    for parse in (parse_size, parse_duration_ns):
+        with pytest.raises(ChannelError):
+            parse("x")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["alias", "tags", "session-id", "linger"]),
+        st.text(
+            st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="|?"),
+            min_size=1,
+            max_size=20,
+        ),
+    )
+)
+def test_text_and_parts_are_two_forms_of_one_thing(params: dict[str, str]) -> None:
+    channel = Channel("ipc", params)
+    assert Channel.parse(str(channel)) == channel
+    assert hash(Channel.parse(str(channel))) == hash(channel)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_channel_or_an_error(text: str) -> None:
+    for candidate in (text, f"aeron:ipc?{text}", f"aeron:udp?endpoint={text}"):
+        try:
+            parsed = Channel.parse(candidate)
+        except ChannelError:
+            continue
+        assert Channel.parse(str(parsed)) == parsed
