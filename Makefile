@@ -81,6 +81,33 @@ bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goa
 	@tools/say "measuring (about two minutes; close other programs)"
 	@python bench/foundation.py
 
+##@ Slow suites and the C library
+
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs a nightly compiler.
+	@tools/say "fuzzing each of six decoders for $(FUZZ_SECONDS) s"
+	@tools/fuzz "$(FUZZ_SECONDS)"
+
+.PHONY: torn-frames
+torn-frames: ## Ten million frames under readers that must not see a torn one.
+	@tools/say "hunting for torn frames (about a minute)"
+	@cargo test --release --quiet -p tp-core --test torn_frames -- --ignored --nocapture ten_million
+
+.PHONY: tsan
+tsan: ## The ring under ThreadSanitizer; needs rustup's rust-src.
+	@tools/say "looking for data races (the first time builds Rust's standard library)"
+	@tools/tsan
+
+.PHONY: capi
+capi: ## The C library and its header, in .build/capi/.
+	@tools/say "building the C library"
+	@cargo rustc --release --quiet -p tp-core --lib --features capi --crate-type staticlib
+	@mkdir -p $(STAMPS)/capi
+	@install -m 644 target/release/libtp_core.a $(STAMPS)/capi/libtensor_pool.a
+	@install -m 644 crates/tp-core/include/tensor_pool.h $(STAMPS)/capi/
+
 ##@ Documentation
 
 .PHONY: docs
