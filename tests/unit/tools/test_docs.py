@@ -56,6 +56,13 @@ def test_links_lead_somewhere(page):
         assert not page.path.is_relative_to(DOCS) or target.is_relative_to(DOCS), link
 
 
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in ALL_PAGES])
+def test_named_files_of_the_repository_exist(page):
+    folders = "crates|python|tests|tools|docs|bench"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]+)`", page.prose):
+        assert ROOT / path in GENERATED or (ROOT / path).exists(), path
+
+
 def test_every_picture_is_shown():
     shown = {(page.path.parent / link).resolve() for page in PAGES for link in page.links}
     assert {path for path in (DOCS / "images").iterdir() if path not in shown} == set()
