@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 STAMPS := .build
+CONFORMANCE := docs/reference/conformance.md
 RUST_SOURCES := $(shell find crates -name '*.rs' -not -path '*/fuzz/*') $(wildcard crates/*/Cargo.toml crates/*/cmake/*) Cargo.toml Cargo.lock .cargo/config.toml
 
 export VIRTUAL_ENV := $(VENV)
@@ -80,6 +81,42 @@ bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goa
 	@tools/say "measuring (about two minutes; close other programs)"
 	@python bench/foundation.py
 
+##@ Slow suites and the C library
+
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs a nightly compiler.
+	@tools/say "fuzzing each of six decoders for $(FUZZ_SECONDS) s"
+	@tools/fuzz "$(FUZZ_SECONDS)"
+
+.PHONY: torn-frames
+torn-frames: ## Ten million frames under readers that must not see a torn one.
+	@tools/say "hunting for torn frames (about a minute)"
+	@cargo test --release --quiet -p tp-core --test torn_frames -- --ignored --nocapture ten_million
+
+.PHONY: tsan
+tsan: ## The ring under ThreadSanitizer; needs rustup's rust-src.
+	@tools/say "looking for data races (the first time builds Rust's standard library)"
+	@tools/tsan
+
+.PHONY: capi
+capi: ## The C library and its header, in .build/capi/.
+	@tools/say "building the C library"
+	@cargo rustc --release --quiet -p tp-core --lib --features capi --crate-type staticlib
+	@mkdir -p $(STAMPS)/capi
+	@install -m 644 target/release/libtp_core.a $(STAMPS)/capi/libtensor_pool.a
+	@install -m 644 crates/tp-core/include/tensor_pool.h $(STAMPS)/capi/
+
+##@ Documentation
+
+.PHONY: docs
+docs: $(STAMPS)/docs ## The documentation as a web site in site/; every warning is an error.
+	@tools/say "building the documentation into site/"
+	@python tools/doc_tables.py
+	@rm -f $(CONFORMANCE); python tools/trace.py --write $(CONFORMANCE) > $(STAMPS)/docs.log || true # gaps are for make trace
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict > $(STAMPS)/docs.log 2>&1 || { cat $(STAMPS)/docs.log; exit 1; } # --quiet would also hush --strict
+
 ##@ Release
 
 .PHONY: wheel
@@ -90,7 +127,7 @@ wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in dist/, installed
 
 .PHONY: clean
 clean: ## Remove everything that was built here.
-	rm -rf .venv .build target dist site bench-results crates/tp-core/fuzz/target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .build target dist site $(CONFORMANCE) bench-results crates/tp-core/fuzz/target .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find python -name '*.so' -delete
 
 # --- set-up steps -------------------------------------------------------------------------------
@@ -107,4 +144,9 @@ $(STAMPS)/venv: $(STAMPS)/system pyproject.toml tools/setup-venv
 $(STAMPS)/native: $(STAMPS)/venv $(RUST_SOURCES)
 	@tools/say "building the native module (the first time takes about two minutes)"
 	@maturin develop --release --uv --quiet --extras cli
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/native
+	@tools/say "installing the tools of the documentation"
+	@uv pip install --quiet --group docs
 	@touch $@

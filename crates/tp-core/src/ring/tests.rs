@@ -307,6 +307,25 @@ fn sequence_numbers_only_grow_and_claims_end_in_order() {
     claims.iter().for_each(|claim| writer.abort(claim).unwrap());
 }
 
+// req: WIRE-8.3-4
+#[test]
+fn a_writer_that_resumes_goes_on_behind_the_newest_frame() {
+    let r = ring(4, &[64]);
+    let mut writer = r.writer();
+    writer.resume();
+    assert_eq!(writer.next_seq(), 0, "a fresh ring");
+    for next in [1, 2, 3, 4, 5, 6] {
+        publish(&mut writer, &[1]);
+        let mut second = r.writer();
+        second.resume();
+        assert_eq!(second.next_seq(), next);
+    }
+    writer.claim(1, Some(100)).unwrap();
+    let mut third = r.writer();
+    third.resume();
+    assert_eq!(third.next_seq(), 101, "numbers that were only claimed are used up, too");
+}
+
 #[test]
 fn the_last_sequence_number_is_not_followed_by_the_first() {
     let r = ring(4, &[64]);

@@ -11,7 +11,7 @@ use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::{payload_offset, slot_offset};
 use crate::region::{Access, BaseDirs, Mapping, RegionError};
-use crate::seqlock;
+use crate::seqlock::{self, Commit};
 use crate::slot::{self, FrameHeader, slot_index};
 use crate::sync::AtomicU64;
 
@@ -94,6 +94,14 @@ impl RingWriter {
         let pools = pools.into_iter().map(Arc::new).collect();
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         Ok(Self { geometry: files.geometry, header, pools, largest_stride, next_seq: 0, open: Default::default() })
+    }
+
+    /// Goes on behind the newest frame in the ring, where an earlier writer of the same epoch stopped:
+    /// sequence numbers only grow [WIRE-8.3-4]. In a fresh ring that is frame 0.
+    pub fn resume(&mut self) {
+        let commits = (0..self.geometry.nslots).map(|index| seqlock::begin_read(self.commit_word(index.into())));
+        let used = commits.filter(|commit| *commit != Commit::in_progress(0)).map(Commit::seq).max();
+        self.next_seq = self.next_seq.max(used.map_or(0, |seq| seq + 1));
     }
 
     /// The numbers of the ring.

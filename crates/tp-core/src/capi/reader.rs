@@ -1,0 +1,387 @@
+//! Reading frames from C.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::address::{CAddress, base_dirs};
+use super::frame::CInfo;
+use super::{Failure, Status, call, close, dropped, given, given_many, put, text};
+use crate::doorbell::{self, Doorbell};
+use crate::drops::{DropCounters, DropReason};
+use crate::ring::{Borrowed, Cursor, Polled, RingReader, SnapshotReader, Source};
+use crate::seqlock::Commit;
+use crate::slot::FrameRecord;
+
+/// Read with system calls, and hand out private copies.
+const READ_COPIES: u32 = 1;
+/// Accept pool strides that are any multiple of 64.
+const READ_RELAXED_STRIDE: u32 = 2;
+
+/// `tp_reader`.
+#[derive(Debug)]
+pub struct CReader {
+    ring: Ring,
+    cursor: Mutex<Cursor>,
+    drops: DropCounters,
+}
+
+/// The two ways to read.
+#[derive(Debug)]
+enum Ring {
+    Mapped(Arc<RingReader>),
+    Copied(SnapshotReader),
+}
+
+/// `tp_view`.
+#[derive(Debug)]
+pub enum CView {
+    /// Still in shared memory, which it keeps mapped.
+    Borrowed(Borrowed),
+    /// A private copy that was whole when it was made.
+    Owned(FrameRecord, Box<[u8]>),
+}
+
+impl CView {
+    fn info(&self) -> CInfo {
+        match self {
+            Self::Borrowed(frame) => CInfo::new(frame.record(), frame.payload()),
+            Self::Owned(record, bytes) => CInfo::new(record, record.pool.map(|_| bytes.as_ptr())),
+        }
+    }
+
+    fn still_valid(&self) -> bool {
+        match self {
+            Self::Borrowed(frame) => frame.still_valid(),
+            Self::Owned(..) => true,
+        }
+    }
+
+    /// Copies the first `length` bytes of the payload, which has as many; is the copy whole?
+    ///
+    /// # Safety
+    /// `target` must be valid for writes of `length` bytes.
+    unsafe fn copy_to(&self, target: *mut u8, length: usize) -> bool {
+        if length == 0 {
+            return self.still_valid();
+        }
+        // SAFETY: the caller's promise.
+        let out = unsafe { std::slice::from_raw_parts_mut(target, length) };
+        match self {
+            Self::Borrowed(frame) => frame.copy_to(out),
+            Self::Owned(_, bytes) => {
+                out.copy_from_slice(&bytes[..length]);
+                true
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn doorbell(&self) -> Doorbell<'_> {
+        match self {
+            Self::Mapped(ring) => ring.doorbell(),
+            Self::Copied(ring) => ring.doorbell(),
+        }
+    }
+}
+
+impl Source for Ring {
+    type Frame = CView;
+
+    fn bell(&self) -> u32 {
+        match self {
+            Self::Mapped(ring) => ring.bell(),
+            Self::Copied(ring) => ring.bell(),
+        }
+    }
+
+    fn nslots(&self) -> u64 {
+        match self {
+            Self::Mapped(ring) => ring.nslots(),
+            Self::Copied(ring) => ring.nslots(),
+        }
+    }
+
+    fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+        match self {
+            Self::Mapped(ring) => ring.look(seq),
+            Self::Copied(ring) => ring.look(seq),
+        }
+    }
+
+    fn each_commit(&self, visit: impl FnMut(Commit)) {
+        match self {
+            Self::Mapped(ring) => Source::each_commit(ring, visit),
+            Self::Copied(ring) => Source::each_commit(ring, visit),
+        }
+    }
+
+    fn take(&self, seq: u64) -> Result<CView, DropReason> {
+        match self {
+            Self::Mapped(ring) => ring.take(seq).map(CView::Borrowed),
+            Self::Copied(ring) => ring.take(seq).map(|(record, bytes)| CView::Owned(record, bytes.into())),
+        }
+    }
+}
+
+impl CReader {
+    fn cursor(&self) -> MutexGuard<'_, Cursor> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+unsafe fn reader<'a>(reader: *const CReader) -> Result<&'a CReader, Failure> {
+    // SAFETY: by the contract of the interface.
+    unsafe { given(reader, "reader") }
+}
+
+/// Hands a frame to C: a view to release, and what it is.
+unsafe fn hand_out(frame: CView, view: *mut *mut CView, info: *mut CInfo) -> Result<Status, Failure> {
+    if view.is_null() {
+        return Err(Failure::argument("view is null"));
+    }
+    // SAFETY: null or valid, by the contract of the interface.
+    unsafe {
+        if !info.is_null() {
+            put(info, frame.info(), "info")?;
+        }
+        put(view, Box::into_raw(Box::new(frame)), "view")?;
+    }
+    Ok(Status::Ok)
+}
+
+/// Opens, checks and maps a ring for reading.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_open(
+    ring: *const CAddress,
+    directories: *const *const c_char,
+    ndirectories: usize,
+    flags: u32,
+    out: *mut *mut CReader,
+) -> c_int {
+    call(|| {
+        if flags & !(READ_COPIES | READ_RELAXED_STRIDE) != 0 {
+            return Err(Failure::argument(format!("unknown flags {flags:#x}")));
+        }
+        // SAFETY: by the contract of the interface.
+        unsafe {
+            put(out, std::ptr::null_mut(), "out")?;
+            let (address, bases) = (given(ring, "ring")?.address()?, base_dirs(directories, ndirectories)?);
+            let relaxed = flags & READ_RELAXED_STRIDE != 0;
+            let ring = if flags & READ_COPIES != 0 {
+                Ring::Copied(SnapshotReader::open(&address, &bases, relaxed)?)
+            } else {
+                Ring::Mapped(Arc::new(RingReader::open(&address, &bases, relaxed)?))
+            };
+            let reader = CReader { ring, cursor: Mutex::default(), drops: DropCounters::default() };
+            put(out, Box::into_raw(Box::new(reader)), "out")?;
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Closes a reader. Views stay usable until they are released.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_close(reader: *mut CReader) {
+    // SAFETY: by the contract of the interface.
+    unsafe { close(reader) };
+}
+
+/// Takes the next frame, if there is one.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_poll(
+    handle: *mut CReader,
+    view: *mut *mut CView,
+    info: *mut CInfo,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let reader = unsafe { reader(handle) }?;
+        if view.is_null() {
+            return Err(Failure::argument("view is null"));
+        }
+        match reader.cursor().poll(&reader.ring, &reader.drops) {
+            // SAFETY: as above.
+            Polled::Frame(frame) => unsafe { hand_out(frame, view, info) },
+            Polled::Idle => Ok(Status::None),
+        }
+    })
+}
+
+/// Reads frame `seq`.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_read(
+    handle: *mut CReader,
+    seq: u64,
+    view: *mut *mut CView,
+    info: *mut CInfo,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let reader = unsafe { reader(handle) }?;
+        let frame = reader.ring.take(seq).map_err(|reason| {
+            reader.drops.count(reason);
+            dropped(reason)
+        })?;
+        // SAFETY: as above.
+        unsafe { hand_out(frame, view, info) }
+    })
+}
+
+/// Sleeps until the producer rings, for at most `timeout_ns`.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_wait(handle: *mut CReader, timeout_ns: u64) -> c_int {
+    // SAFETY: by the contract of the interface.
+    unsafe { tp_wait_any(&handle, 1, timeout_ns) }
+}
+
+/// Sleeps until the producer of one of the readers rings, for at most `timeout_ns`.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_wait_any(handles: *const *mut CReader, count: usize, timeout_ns: u64) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let handles = unsafe { given_many(handles, count, "readers") }?;
+        // SAFETY: as above.
+        let readers = handles.iter().map(|handle| unsafe { reader(*handle) });
+        let readers = readers.collect::<Result<Vec<_>, Failure>>()?;
+        let bells = readers.iter().map(|reader| (reader.ring.doorbell(), reader.cursor().bell()));
+        let bells: Vec<_> = bells.collect();
+        let rang = doorbell::wait_any(&bells, Duration::from_nanos(timeout_ns));
+        if !rang {
+            // Not every producer rings: after a while without a ring the next poll looks for itself.
+            readers.iter().for_each(|reader| reader.cursor().search_again());
+        }
+        Ok(if rang { Status::Ok } else { Status::None })
+    })
+}
+
+/// Goes to frame `seq`.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_seek(handle: *mut CReader, seq: u64) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        unsafe { reader(handle) }?.cursor().seek(seq);
+        Ok(Status::Ok)
+    })
+}
+
+/// The newest frame in the ring.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_newest(handle: *const CReader, out: *mut u64) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        match unsafe { reader(handle) }?.ring.newest() {
+            // SAFETY: as above.
+            Some(seq) => unsafe { put(out, seq, "out") }.map(|()| Status::Ok),
+            None => Ok(Status::None),
+        }
+    })
+}
+
+/// How many frames were dropped for a reason, how many were `"late"`, or how many numbers were `"gap"`s.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_reader_drops(
+    handle: *const CReader,
+    reason: *const c_char,
+    out: *mut u64,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let (reader, name) = unsafe { (reader(handle)?, text(reason, "reason")?) };
+        let count = match name {
+            "late" => reader.drops.late(),
+            "gap" => reader.cursor().gaps(),
+            name => {
+                let known = DropReason::ALL.iter().find(|reason| reason.label() == name);
+                let unknown = || Failure::argument(format!("there is no reason {name:?} to drop a frame"));
+                reader.drops.get(*known.ok_or_else(unknown)?)
+            }
+        };
+        // SAFETY: as above.
+        unsafe { put(out, count, "out") }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// What a view shows.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_view_info(view: *const CView, out: *mut CInfo) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        unsafe { put(out, given(view, "view")?.info(), "out") }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Is what was read through the view so far the frame, and nothing else?
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_view_still_valid(view: *const CView) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let valid = unsafe { given(view, "view") }?.still_valid();
+        if valid { Ok(Status::Ok) } else { Err(dropped(DropReason::Overwritten)) }
+    })
+}
+
+/// Copies the payload, or its first `bytes` bytes, and says whether the copy is whole.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, bytes: u64) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of the interface.
+        let view: &CView = unsafe { given(view, "view") }?;
+        let length = bytes.min(view.info().length) as usize;
+        if length > 0 && target.is_null() {
+            return Err(Failure::argument("target is null"));
+        }
+        // SAFETY: not null unless empty, and as long as the caller says.
+        let whole = unsafe { view.copy_to(target.cast(), length) };
+        if whole { Ok(Status::Ok) } else { Err(dropped(DropReason::ChangedWhileReading)) }
+    })
+}
+
+/// Releases a view.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tp_view_release(view: *mut CView) {
+    // SAFETY: by the contract of the interface.
+    unsafe { close(view) };
+}

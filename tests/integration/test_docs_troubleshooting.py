@@ -1,0 +1,149 @@
+"""The errors that the troubleshooting page explains are raised, with the words of its headings."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from doc_pages import DOCS, Page
+from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAGE = Page(DOCS / "operations" / "troubleshooting.md")
+HEADINGS = re.findall(r"^#### `([^`]+)`$", PAGE.text, flags=re.MULTILINE)
+NOT_PROVOKED = {"open ...: Permission denied (os error 13)"}  # never happens to root
+
+
+def matches(heading: str, message: str) -> bool:
+    return doctest.OutputChecker().check_output(heading, message, doctest.ELLIPSIS)
+
+
+class Ring:
+    """A small ring with both ends open."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.address = tp.create_ring(directory, stream_id=1, epoch=1, nslots=4, pools=[(1, 4096)])
+        self.writer = tp.RingWriter(self.address, base_dirs=[directory])
+        self.reader = tp.RingReader(self.address, base_dirs=[directory])
+
+    def create(self, **changes: object) -> None:
+        numbers = {"stream_id": 1, "epoch": 1, "nslots": 4, "pools": [(1, 4096)]} | changes
+        tp.create_ring(self.directory, **numbers)
+
+    def read(self, **changes: object) -> None:
+        address = self.address
+        numbers = {
+            name: getattr(address, name) for name in ("stream_id", "epoch", "nslots", "header_uri", "pools")
+        }
+        tp.RingReader(tp.RingAddress(**(numbers | changes)), base_dirs=[self.directory])
+
+    def publish_behind_a_claim(self) -> None:
+        with self.writer.claim((3,), tp.Dtype.UINT8):
+            self.publish()
+
+    def publish(self, array: object = b"abc") -> None:
+        self.writer.publish(array)
+
+    def look_too_long(self) -> None:
+        self.publish()
+        with self.reader.poll():
+            for _ in range(4):
+                self.publish()
+
+    def read_in_a_child(self) -> None:
+        # What the child was told comes back through a pipe and is raised again here.
+        receive, send = os.pipe()
+        if os.fork() == 0:
+            try:
+                self.reader.poll()
+            except tp.ForkedProcessError as error:
+                os.write(send, error.message.encode())
+            os._exit(0)
+        os.wait()
+        raise tp.ForkedProcessError(os.read(receive, 4096).decode())
+
+    def export(self) -> None:
+        self.publish()
+        self.reader.poll().__dlpack__()
+
+
+RINGS: list[Callable[[Ring], object]] = [
+    lambda ring: ring.create(pools=[(2, 1 << 31)], nslots=1 << 20),
+    lambda ring: ring.create(),
+    lambda ring: tp.RingReader(ring.address, base_dirs=["/proc"]),
+    lambda ring: ring.read(epoch=2),
+    lambda ring: ring.read(nslots=64),
+    lambda ring: ring.read(header_uri=f"shm:file?path={ring.directory}/none"),
+    lambda ring: ring.publish(np.zeros(5000, "uint8")),
+    lambda ring: ring.publish(np.zeros(3, "complex64")),
+    lambda ring: ring.publish_behind_a_claim(),
+    lambda ring: ring.look_too_long(),
+    lambda ring: ring.read_in_a_child(),
+    lambda ring: ring.export(),
+]
+
+
+def heading_of(error: BaseException) -> str:
+    """The heading whose words an error has; what stands below it must name its class."""
+    message = str(getattr(error, "message", error))
+    found = [heading for heading in HEADINGS if matches(heading, message) or message.startswith(heading)]
+    assert len(found) == 1, f"{message!r} has the headings {found}"
+    explanation = PAGE.text.partition(f"#### `{found[0]}`\n\n")[2]
+    assert explanation.startswith(f"`{type(error).__name__}`"), f"{message!r} is a {type(error).__name__}"
+    return found[0]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_every_explained_error_is_raised_in_these_words():
+    seen = set()
+    for provoke in RINGS:
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tensor-pool-docs-") as directory:
+            with pytest.raises((tp.TensorPoolError, BufferError)) as caught:
+                provoke(Ring(directory))
+            seen.add(heading_of(caught.value))
+    for provoke in (_nobody, _second, _shut_down, _misspelt, _too_long):
+        with pytest.raises(tp.TransportError) as caught:
+            provoke()
+        seen.add(heading_of(caught.value))
+    with pytest.raises(tp.ConfigError) as caught:
+        tp.load_config(overrides={"aeron.nothing": 1}, environ={}, search=False)
+    seen.add(heading_of(caught.value))
+    assert set(HEADINGS) - seen == NOT_PROVOKED
+
+
+def _nobody() -> None:
+    AeronClient.connect("/dev/shm/tensor-pool-docs-nobody", connect_timeout_ms=100)
+
+
+def _second() -> None:
+    with EmbeddedMediaDriver.temporary() as media:
+        EmbeddedMediaDriver(media.aeron_dir)
+
+
+def _shut_down() -> None:
+    with EmbeddedMediaDriver.temporary() as media, AeronClient.connect(media.aeron_dir) as client:
+        publication = client.add_publication("aeron:ipc", 1)
+        media.close()
+        while True:
+            publication.wait_connected(20)
+            client.check()
+
+
+def _misspelt() -> None:
+    with EmbeddedMediaDriver.temporary() as media, AeronClient.connect(media.aeron_dir) as client:
+        client.add_publication("aeron:ipc?term-lenght=4m", 1)
+
+
+def _too_long() -> None:
+    with EmbeddedMediaDriver.temporary() as media, AeronClient.connect(media.aeron_dir) as client:
+        client.add_publication("aeron:ipc?term-length=64k", 1).offer(bytes(1 << 20))
