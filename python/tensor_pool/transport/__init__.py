@@ -25,9 +25,16 @@ from tensor_pool.transport.backpressure import (
     OfferResult,
     retry_for,
 )
-from tensor_pool.transport.channels import Channel, for_publication, for_subscription, ipc, udp
+from tensor_pool.transport.channels import (
+    Channel,
+    ChannelDefaults,
+    for_publication,
+    for_subscription,
+    ipc,
+    udp,
+)
 from tensor_pool.transport.client import AeronClient, ConductorError
-from tensor_pool.transport.counters import CounterReading, counter_factory, read_counters
+from tensor_pool.transport.counters import AeronCounters, CounterReading, read_counters
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import (
     EmbeddedMediaDriver,
@@ -65,11 +72,13 @@ __all__ = [
     "BackPressurePolicy",
     # channels
     "Channel",
+    "ChannelDefaults",
     # what agents depend on
     "Client",
     "ConductorError",
     "CounterCell",
     # counters
+    "AeronCounters",
     "CounterReading",
     # media driver
     "EmbeddedMediaDriver",
@@ -87,7 +96,6 @@ __all__ = [
     "Publication",
     "SpawnedMediaDriver",
     "Subscription",
-    "counter_factory",
     "default_aeron_dir",
     "for_publication",
     "for_subscription",

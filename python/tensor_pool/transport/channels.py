@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TERM_LENGTH",
     "Channel",
+    "ChannelDefaults",
     "check_stream_id",
     "for_publication",
     "for_subscription",
@@ -38,16 +39,43 @@ __all__ = [
 DEFAULT_TERM_LENGTH: Final = "4m"
 """Bytes of one of the three terms of every publication that does not say otherwise."""
 
-UNTETHERED_TIMEOUTS: Final = MappingProxyType(
-    {
-        "untethered-window-limit-timeout": "50ms",
-        "untethered-linger-timeout": "50ms",
-        "untethered-resting-timeout": "100ms",
-    }
-)
-"""How long a subscriber that does not keep up may hold back a publication, stays behind, and rests. Measured:
-others then miss it for less than 0.1 s instead of 10 s or for ever. The media driver's timer must tick faster
-than that."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelDefaults:
+    """What channels get that they don't say themselves.
+
+    The three time-outs tell how long a subscriber that does not keep up may hold back a publication, stays
+    behind, and rests. With these, others miss it for about 0.1 s instead of 10 s or for ever (measured). The
+    media driver's timer must tick faster than that.
+
+    Args:
+        term_length: Bytes of one of the three terms of a publication, as Aeron writes sizes.
+        window_limit_ms: How long a subscriber may hold back a publication.
+        linger_ms: How long it then stays where it is.
+        resting_ms: How long it rests before it joins again.
+
+    Example:
+        >>> for_publication("aeron:ipc", ChannelDefaults(term_length="64k")).partition("|")[0]
+        'aeron:ipc?term-length=64k'
+    """
+
+    term_length: str = DEFAULT_TERM_LENGTH
+    window_limit_ms: int = 50
+    linger_ms: int = 50
+    resting_ms: int = 100
+
+    def of_publications(self) -> dict[str, str]:
+        """The parameters of publications."""
+        return {
+            "term-length": self.term_length,
+            "untethered-window-limit-timeout": f"{self.window_limit_ms}ms",
+            "untethered-linger-timeout": f"{self.linger_ms}ms",
+            "untethered-resting-timeout": f"{self.resting_ms}ms",
+        }
+
+
+STANDARD: Final = ChannelDefaults()
+"""The defaults that everybody uses who configures nothing."""
 
 _KNOWN_PARAMETERS: Final = frozenset(
     re.findall(
@@ -254,7 +282,7 @@ def udp(endpoint: str, *, term_length: str = DEFAULT_TERM_LENGTH, **params: str)
     return Channel("udp", {"endpoint": endpoint, "term-length": term_length} | named)
 
 
-def for_publication(channel: str | Channel) -> str:
+def for_publication(channel: str | Channel, defaults: ChannelDefaults = STANDARD) -> str:
     """The channel as our publications use it: bounded memory, and slow subscribers are soon left behind.
 
     Example:
@@ -264,10 +292,10 @@ def for_publication(channel: str | Channel) -> str:
     parsed = Channel.parse(channel) if isinstance(channel, str) else channel
     if parsed.spy:
         raise ChannelError(f"{parsed} can't be published to: spies only listen")
-    return str(parsed.with_defaults({"term-length": DEFAULT_TERM_LENGTH, **UNTETHERED_TIMEOUTS}))
+    return str(parsed.with_defaults(defaults.of_publications()))
 
 
-def for_subscription(channel: str | Channel) -> str:
+def for_subscription(channel: str | Channel, defaults: ChannelDefaults = STANDARD) -> str:
     """The channel as our subscriptions use it: on one host they never hold back a publication for long.
 
     Example:
@@ -278,7 +306,7 @@ def for_subscription(channel: str | Channel) -> str:
     same_host = parsed.media == "ipc" or parsed.spy
     return str(
         parsed.with_defaults(
-            {"term-length": DEFAULT_TERM_LENGTH} | ({"tether": "false"} if same_host else {})
+            {"term-length": defaults.term_length} | ({"tether": "false"} if same_host else {})
         )
     )
 

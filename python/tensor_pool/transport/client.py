@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from tensor_pool import _native
 from tensor_pool.errors import ConfigError
 from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
-from tensor_pool.transport.channels import Channel, check_stream_id, for_publication, for_subscription
+from tensor_pool.transport.channels import (
+    STANDARD,
+    Channel,
+    ChannelDefaults,
+    check_stream_id,
+    for_publication,
+    for_subscription,
+)
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import default_aeron_dir
 
@@ -51,8 +58,15 @@ class AeronClient:
         True
     """
 
-    def __init__(self, native: _native.AeronClient, *, request_timeout_ms: float) -> None:
+    def __init__(
+        self,
+        native: _native.AeronClient,
+        *,
+        request_timeout_ms: float,
+        channel_defaults: ChannelDefaults = STANDARD,
+    ) -> None:
         self._native = native
+        self._channel_defaults = channel_defaults
         self._request_timeout_ns = _nanoseconds(request_timeout_ms, "request_timeout_ms")
 
     @classmethod
@@ -65,6 +79,7 @@ class AeronClient:
         driver_timeout_ms: float = 10_000,
         keepalive_interval_ms: float = 500,
         idle_sleep_ms: float = 16,
+        channel_defaults: ChannelDefaults = STANDARD,
     ) -> Self:
         """Connects to the media driver of a directory.
 
@@ -75,6 +90,7 @@ class AeronClient:
             driver_timeout_ms: A media driver that shows no life for this long is dead. Requests wait as long.
             keepalive_interval_ms: How often the client shows life and looks for the driver's.
             idle_sleep_ms: The longest sleep of the client's thread between two looks at its work.
+            channel_defaults: What channels get that they don't say themselves.
 
         Raises:
             ConfigError: A time is negative or absurd.
@@ -88,7 +104,7 @@ class AeronClient:
             keepalive_interval_ns=_nanoseconds(keepalive_interval_ms, "keepalive_interval_ms"),
             idle_sleep_ns=_nanoseconds(idle_sleep_ms, "idle_sleep_ms"),
         )
-        return cls(native, request_timeout_ms=driver_timeout_ms)
+        return cls(native, request_timeout_ms=driver_timeout_ms, channel_defaults=channel_defaults)
 
     @property
     def aeron_dir(self) -> str:
@@ -119,7 +135,7 @@ class AeronClient:
             ChannelError: Aeron refuses the channel.
             NoMediaDriverError: The media driver died or does not answer.
         """
-        text = for_publication(channel)
+        text = for_publication(channel, self._channel_defaults)
         native = self._native.add_publication(text, check_stream_id(stream_id), self._request_timeout_ns)
         return AeronPublication(native, policy)
 
@@ -137,7 +153,7 @@ class AeronClient:
             ChannelError: Aeron refuses the channel.
             NoMediaDriverError: The media driver died or does not answer.
         """
-        text = for_subscription(channel)
+        text = for_subscription(channel, self._channel_defaults)
         checked_id = check_stream_id(stream_id)
         native = self._native.add_subscription(
             text, checked_id, max_message_bytes, _MAX_UNFINISHED_BYTES, self._request_timeout_ns

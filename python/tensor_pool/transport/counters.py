@@ -1,28 +1,82 @@
 """Counters that live in the media driver's shared memory, and how to read everybody's.
 
 Example:
+    >>> from tensor_pool.runtime import CounterType
     >>> from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
     >>> with EmbeddedMediaDriver.temporary() as driver, AeronClient.connect(driver.aeron_dir) as client:
-    ...     frames = counter_factory(client)(4000, "frames of camera-1", b"")
-    ...     _ = frames.add(3)
-    ...     [(reading.label, reading.value) for reading in read_counters(driver.aeron_dir, type_id=4000)]
-    [('frames of camera-1', 3)]
+    ...     AeronCounters(client).create(CounterType.AGENT_WORK, "camera: work").add(3)
+    ...     [(reading.label, reading.value) for reading in read_counters(driver.aeron_dir, type_id=4001)]
+    [('camera: work', 3)]
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensor_pool import _native
+from tensor_pool.errors import TensorPoolError
 from tensor_pool.transport.media import default_aeron_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from tensor_pool.runtime import Counter, CounterType
     from tensor_pool.transport.protocol import Client, CounterCell
 
-__all__ = ["CounterReading", "counter_factory", "read_counters"]
+__all__ = ["AeronCounters", "CounterReading", "read_counters"]
+
+
+class AeronCounters:
+    """Makes the counters of agents Aeron counters, so that every process of the host can read them.
+
+    Args:
+        client: Whose counters they are; they end with it.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def create(self, kind: CounterType, label: str, *, key: bytes = b"") -> Counter:
+        """See `tensor_pool.runtime.CounterFactory.create`.
+
+        Raises:
+            TransportError: Label or key are too long.
+            NoMediaDriverError: The media driver died or does not answer.
+        """
+        return _AeronCounter(self._client.add_counter(kind.type_id, label, key))
+
+
+class _AeronCounter:
+    """A cell that goes on counting, for its owner alone, when the media driver is gone: agents outlive that."""
+
+    __slots__ = ("_cell", "_last")
+
+    def __init__(self, cell: CounterCell) -> None:
+        self._cell = cell
+        self._last = 0
+
+    @property
+    def value(self) -> int:
+        with contextlib.suppress(TensorPoolError):
+            self._last = self._cell.get()
+        return self._last
+
+    def add(self, amount: int = 1, /) -> None:
+        try:
+            self._last = self._cell.add(amount)
+        except TensorPoolError:
+            self._last += amount
+
+    def set(self, value: int, /) -> None:
+        self._last = value
+        with contextlib.suppress(TensorPoolError):
+            self._cell.set(value)
+
+    def close(self) -> None:
+        with contextlib.suppress(TensorPoolError):
+            self._cell.close()
 
 
 class CounterReading(NamedTuple):
@@ -39,11 +93,6 @@ class CounterReading(NamedTuple):
     key: bytes
     """Always 112 bytes; what was given, then zeros."""
     label: str
-
-
-def counter_factory(client: Client) -> Callable[[int, str, bytes], CounterCell]:
-    """Makes counters of a client from type id, label and key: what agents take without knowing of Aeron."""
-    return client.add_counter
 
 
 def read_counters(

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from tensor_pool.ops.cli.media import media
+from tensor_pool.ops.cli import root
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COMMAND = [sys.executable, "-c", "from tensor_pool.ops.cli.media import media; media()"]
+COMMAND = [Path(sys.executable).with_name("tpool"), "media"]
 
 
 @contextmanager
@@ -73,33 +72,46 @@ def test_run_twice_fails_with_one_line_what_and_one_line_what_to_try(
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["run", "--threading", "many"], 2),
-        (["run", "--no-such-option"], 2),
-        (["run", "--aeron-dir", "relative"], 1),
-        (["run", "--timer-interval-ms", "0"], 1),
+        (["--threading", "many"], 2),
+        (["--no-such-option"], 2),
+        (["--set", "aeron.dir=relative"], 2),
+        (["--set", "aeron.timer_interval_ms=0"], 2),
+        (["--set", "aeron.timer_interval_ms=90"], 2),
+        (["--idle-max-sleep-ms", "1000"], 2),
+        (["--config", "/nonexistent.toml"], 2),
     ],
 )
-def test_wrong_arguments_have_their_exit_codes(arguments: list[str], code: int) -> None:
-    result = CliRunner().invoke(media, arguments)
-    assert result.exit_code == code
-    assert result.output.strip()
+def test_wrong_arguments_and_configuration_have_exit_code_2(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert root.run(["media", "run", *arguments]) == code
+    assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_status_of_a_live_one(media_driver: EmbeddedMediaDriver) -> None:
-    result = CliRunner().invoke(media, ["status", "--aeron-dir", media_driver.aeron_dir, "--format", "json"])
-    assert result.exit_code == 0
-    facts = json.loads(result.stdout)
+def test_run_takes_its_settings_from_the_configuration(aeron_dir: str, tmp_path: Path) -> None:
+    file = tmp_path / "tensor-pool.toml"
+    file.write_text(f'[aeron]\ndir = "{aeron_dir}"\nterm_length = "64k"\n')
+    with running("--config", str(file)) as (_, line):
+        assert line.startswith(f"aeron-dir={aeron_dir} ")
+        # Aeron's own client, with a channel that says nothing: the driver's length applies.
+        with AeronClient.connect(aeron_dir) as client:
+            native = client.native.add_publication("aeron:ipc", 1, 5_000_000_000)
+            assert native.max_message_bytes == (64 << 10) // 8
+
+
+def test_status_of_a_live_one(media_driver: EmbeddedMediaDriver, capsys: pytest.CaptureFixture[str]) -> None:
+    status = ["media", "status", "--aeron-dir", media_driver.aeron_dir]
+    assert root.run([*status, "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
     assert (facts["alive"], facts["pid"], facts["aeron_dir"]) == (True, os.getpid(), media_driver.aeron_dir)
     assert 0 <= facts["heartbeat_age_s"] < 10
-    table = CliRunner().invoke(media, ["status", "--aeron-dir", media_driver.aeron_dir])
-    assert table.exit_code == 0
-    assert "alive            True" in table.stdout
+    assert root.run(status) == 0
+    assert "alive            " in capsys.readouterr().out
 
 
-def test_status_of_none(aeron_dir: str) -> None:
-    result = CliRunner().invoke(media, ["status", "--aeron-dir", aeron_dir, "--format", "json"])
-    assert result.exit_code == 3
-    assert json.loads(result.stdout)["alive"] is False
-    table = CliRunner().invoke(media, ["status", "--aeron-dir", aeron_dir])
-    assert table.exit_code == 3
-    assert f"try: tpool media run --aeron-dir {aeron_dir}" in table.stderr
+def test_status_of_none(aeron_dir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = ["media", "status", "--aeron-dir", aeron_dir]
+    assert root.run([*status, "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)["alive"] is False
+    assert root.run(status) == 3
+    assert f"try: tpool media run --aeron-dir {aeron_dir}" in capsys.readouterr().err

@@ -27,7 +27,6 @@ from tensor_pool.transport import (
     OfferResult,
     Publication,
     Subscription,
-    counter_factory,
     read_counters,
     retry_for,
 )
@@ -275,7 +274,7 @@ class TestImages:
 
 class TestCounters:
     def test_count_and_are_seen_by_others(self, transport: Transport, client: Client) -> None:
-        cell = counter_factory(client)(4321, "frames of camera-1", b"stream 7")
+        cell = client.add_counter(4321, "frames of camera-1", b"stream 7")
         cell.set(40)
         assert (cell.add(5), cell.add(-3), cell.get()) == (45, 42, 42)
         (reading,) = (reading for reading in transport.counters() if reading.type_id == 4321)

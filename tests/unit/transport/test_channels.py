@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tensor_pool.errors import ChannelError
 from tensor_pool.transport.channels import (
-    UNTETHERED_TIMEOUTS,
+    ChannelDefaults,
     Channel,
     check_stream_id,
     for_publication,
@@ -31,8 +31,20 @@ def test_builders_always_set_the_term_length() -> None:
 def test_publications_get_bounded_memory_and_short_untethered_timeouts(text: str) -> None:
     params = Channel.parse(for_publication(text)).params
     assert params["term-length"] == "4m"
-    assert params.items() >= UNTETHERED_TIMEOUTS.items()
+    assert params.items() >= ChannelDefaults().of_publications().items()
     assert "tether" not in params
+
+
+def test_what_channels_do_not_say_can_be_configured() -> None:
+    defaults = ChannelDefaults(term_length="64k", window_limit_ms=7, linger_ms=8, resting_ms=9)
+    params = Channel.parse(for_publication("aeron:ipc?untethered-linger-timeout=1s", defaults)).params
+    assert params == {
+        "term-length": "64k",
+        "untethered-window-limit-timeout": "7ms",
+        "untethered-linger-timeout": "1s",
+        "untethered-resting-timeout": "9ms",
+    }
+    assert Channel.parse(for_subscription("aeron:ipc", defaults)).params["term-length"] == "64k"
 
 
 def test_ipc_subscriptions_are_untethered_and_network_ones_are_not() -> None:

@@ -40,7 +40,12 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
 
     seen = viewer.run(
-        config.streams, seconds=seconds, rate_hz=rate, on_start=on_start, on_second=_print_progress
+        config.aeron,
+        config.streams,
+        seconds=seconds,
+        rate_hz=rate,
+        on_start=on_start,
+        on_second=_print_progress,
     )
     _print_summary(seen)
     ctx.exit(0 if seen.outcome.good else 1)

@@ -40,9 +40,9 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
     Example:
         >>> import contextlib, sys
         >>> with contextlib.redirect_stderr(sys.stdout):
-        ...     report(NoDriverError("no SHM driver answers", hint="`tpool up` starts one"))
+        ...     report(NoDriverError("no SHM driver answers", hint="start one"))
         error: no SHM driver answers
-          try: `tpool up` starts one
+          try: start one
         3
     """
     if isinstance(error, click.exceptions.Exit | click.exceptions.Abort | click.ClickException):

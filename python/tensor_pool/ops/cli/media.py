@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tensor_pool.errors import TensorPoolError
-from tensor_pool.transport.media import (
-    DEFAULT_OPTIONS,
-    MediaDriverOptions,
-    MediaDriverStatus,
-    default_aeron_dir,
-    media_driver_status,
-)
-from tensor_pool.transport.media_main import EXIT_FAILED, EXIT_OK, serve
+from tensor_pool.host.aeron import aeron_dir, media_driver_options
+from tensor_pool.ops.cli.failures import EXIT_NO_DRIVER, EXIT_OK
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_record
+from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
+from tensor_pool.transport.media_main import serve
 
 if TYPE_CHECKING:
+    from tensor_pool.config import Config
     from tensor_pool.transport.media import EmbeddedMediaDriver
 
 __all__ = ["media"]
-
-EXIT_NO_DRIVER: Final = 3
-
-_aeron_dir_option = click.option(
-    "--aeron-dir",
-    metavar="DIR",
-    help="Where the media driver and its clients meet. "
-    "Default: TENSOR_POOL__AERON_DIR, AERON_DIR, or /dev/shm/aeron-USER.",
-)
 
 
 @click.group()
@@ -40,7 +27,7 @@ def media() -> None:
 
 
 @media.command()
-@_aeron_dir_option
+@config_options
 @click.option(
     "--threading",
     type=click.Choice(["shared", "shared_network", "dedicated"]),
@@ -63,13 +50,6 @@ def media() -> None:
     help="The longest sleep of backoff: shorter answers faster, longer costs less.",
 )
 @click.option(
-    "--timer-interval-ms",
-    type=float,
-    default=DEFAULT_OPTIONS.timer_interval_ms,
-    show_default=True,
-    help="How often time-outs are looked at.",
-)
-@click.option(
     "--client-liveness-ms",
     type=float,
     default=DEFAULT_OPTIONS.client_liveness_ms,
@@ -82,34 +62,13 @@ def media() -> None:
     show_default=True,
     help="Take memory for terms when they are written, or at once so that a full /dev/shm shows early.",
 )
-def run(
-    *,
-    aeron_dir: str | None,
-    threading: Literal["shared", "shared_network", "dedicated"],
-    idle: Literal["backoff", "yield", "spin"],
-    idle_max_sleep_ms: float,
-    timer_interval_ms: float,
-    client_liveness_ms: float,
-    sparse_terms: bool,
-) -> None:
+def run(*, config: Config, **options: Any) -> None:
     """Run a media driver in the foreground until Ctrl-C or SIGTERM.
 
-    Prints one line with its directory and process id once clients can connect. Exit codes: 0 after a clean
-    end, 1 when it could not start, 2 for wrong arguments.
+    Time-outs and buffer lengths come from the section `aeron` of the configuration. Prints one line with its
+    directory and process id once clients can connect.
     """
-    try:
-        options = MediaDriverOptions(
-            threading=threading,
-            idle=idle,
-            idle_max_sleep_ms=idle_max_sleep_ms,
-            timer_interval_ms=timer_interval_ms,
-            client_liveness_ms=client_liveness_ms,
-            sparse_terms=sparse_terms,
-        )
-        serve(aeron_dir or default_aeron_dir(), options, _announce)
-    except TensorPoolError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_FAILED)
+    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **options), _announce)
 
 
 def _announce(driver: EmbeddedMediaDriver) -> None:
@@ -117,22 +76,17 @@ def _announce(driver: EmbeddedMediaDriver) -> None:
 
 
 @media.command()
-@_aeron_dir_option
-@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def status(aeron_dir: str | None, output: str) -> None:
+@config_options
+@format_option("table", "json")
+@click.pass_context
+def status(ctx: click.Context, *, config: Config, output_format: Literal["table", "json"]) -> None:
     """Say whether a media driver is alive. Exit codes: 0 when it is, 3 when not."""
-    directory = aeron_dir or default_aeron_dir()
-    found = media_driver_status(directory)
-    facts = _facts(directory, found)
-    if output == "json":
-        click.echo(json.dumps(facts))
-    else:
-        width = max(map(len, facts))
-        for name, value in facts.items():
-            click.echo(f"{name:<{width}}  {'-' if value is None else value}")
-        if not facts["alive"]:
-            click.echo(f"  try: tpool media run --aeron-dir {directory}", err=True)
-    sys.exit(EXIT_OK if facts["alive"] else EXIT_NO_DRIVER)
+    directory = aeron_dir(config.aeron)
+    facts = _facts(directory, media_driver_status(directory))
+    print_record(facts, output_format)
+    if not facts["alive"]:
+        click.echo(f"  try: tpool media run --aeron-dir {directory}", err=True)
+    ctx.exit(EXIT_OK if facts["alive"] else EXIT_NO_DRIVER)
 
 
 def _facts(directory: str, found: MediaDriverStatus | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensor_pool import _native
 from tensor_pool.errors import FrameOverwrittenError
+from tensor_pool.host.aeron import media_driver_options
 from tensor_pool.ops.demo import camera, picture
 from tensor_pool.runtime import Histogram, Periodic
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor_pool.config import StreamsSection
+    from tensor_pool.config import AeronSection, StreamsSection
     from tensor_pool.transport import Subscription
 
 __all__ = ["Outcome", "Viewer", "run"]
@@ -129,6 +130,7 @@ class Viewer:
 
 
 def run(
+    aeron: AeronSection,
     streams: StreamsSection,
     *,
     seconds: float,
@@ -139,7 +141,7 @@ def run(
     """Starts a media driver here and a camera in another process, and looks at its pictures until it ends."""
     with (
         TemporaryDirectory(dir=_SHM, prefix="tensor-pool-demo-") as base_dir,
-        EmbeddedMediaDriver.temporary() as media_driver,
+        EmbeddedMediaDriver.temporary(media_driver_options(aeron)) as media_driver,
         AeronClient.connect(media_driver.aeron_dir, name="demo viewer") as client,
         client.add_subscription(streams.announce_channel, streams.announce_stream_id) as announces,
         client.add_subscription(streams.descriptor_channel, streams.descriptor_stream_id) as descriptors,

@@ -1,0 +1,1 @@
+"""Assembles the services of one host from its configuration."""
