@@ -36,7 +36,10 @@ pub trait Source {
     fn oldest_from(&self, seq: u64) -> Option<u64> {
         let mut oldest = None;
         self.each_commit(|commit| {
-            if commit.is_committed() && commit.seq() >= seq && oldest.is_none_or(|oldest| commit.seq() < oldest) {
+            if commit.is_committed()
+                && commit.seq() >= seq
+                && oldest.is_none_or(|oldest| commit.seq() < oldest)
+            {
                 oldest = Some(commit.seq());
             }
         });
@@ -206,7 +209,8 @@ mod tests {
             for index in 0..4 {
                 visit(self.look(index).unwrap());
                 if index == 1 && !self.raced.replace(true) {
-                    self.slots.borrow_mut()[1..3].copy_from_slice(&[Commit::committed(5), Commit::committed(6)]);
+                    self.slots.borrow_mut()[1..3]
+                        .copy_from_slice(&[Commit::committed(5), Commit::committed(6)]);
                 }
             }
         }
