@@ -58,13 +58,8 @@ impl DriverStatus {
         if self.heartbeat_ms <= 0 {
             return None;
         }
-        let now_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis() as i64;
-        Some(Duration::from_millis(
-            now_ms.saturating_sub(self.heartbeat_ms).max(0) as u64,
-        ))
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+        Some(Duration::from_millis(now_ms.saturating_sub(self.heartbeat_ms).max(0) as u64))
     }
 
     /// Whether the driver showed life within `timeout` and is not known to have died since.
@@ -79,16 +74,11 @@ impl DriverStatus {
 
     /// In words, why [`Self::is_alive`] says no.
     pub(crate) fn why_dead(&self) -> String {
-        let gone = if process_exists(self.pid) {
-            ""
-        } else {
-            " and is gone"
-        };
+        let gone = if process_exists(self.pid) { "" } else { " and is gone" };
         match self.heartbeat_age() {
-            None if self.heartbeat_ms == 0 => format!(
-                "the media driver (pid {}) is still starting{gone}",
-                self.pid
-            ),
+            None if self.heartbeat_ms == 0 => {
+                format!("the media driver (pid {}) is still starting{gone}", self.pid)
+            }
             None => format!("the media driver (pid {}) was shut down", self.pid),
             Some(_) if self.life_lock_held == Some(false) => {
                 format!("the media driver (pid {}) was killed", self.pid)
@@ -153,10 +143,7 @@ pub fn driver_status(dir: &str) -> Result<DriverStatus, Error> {
 /// # Errors
 /// [`Error::NoMediaDriver`] when not. The C library would look again and again until its time-out instead.
 pub(crate) fn check_writable(dir: &str) -> Result<(), Error> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(Path::new(dir).join(CNC_FILE));
+    let opened = OpenOptions::new().read(true).write(true).open(Path::new(dir).join(CNC_FILE));
     match opened {
         Ok(_) => Ok(()),
         Err(e) => Err(Error::NoMediaDriver {
@@ -194,15 +181,10 @@ fn i64_at(bytes: &[u8], offset: usize) -> i64 {
 
 impl CncFile {
     fn open(dir: &str) -> Result<Self, Error> {
-        let absent = |reason: String| Error::NoMediaDriver {
-            dir: dir.to_owned(),
-            reason,
-        };
+        let absent = |reason: String| Error::NoMediaDriver { dir: dir.to_owned(), reason };
         let path = Path::new(dir).join(CNC_FILE);
         let describe = |e: io::Error| match e.kind() {
-            ErrorKind::NotFound if Path::new(dir).exists() => {
-                absent(format!("it has no {CNC_FILE}"))
-            }
+            ErrorKind::NotFound if Path::new(dir).exists() => absent(format!("it has no {CNC_FILE}")),
             ErrorKind::NotFound => absent("there is no such directory".to_owned()),
             ErrorKind::UnexpectedEof => absent(format!("its {CNC_FILE} is too short")),
             _ => absent(format!("{}: {e}", path.display())),
@@ -220,13 +202,10 @@ impl CncFile {
             return Err(absent("the media driver is still starting".to_owned()));
         }
         if (version >> 16) & 0xff != SUPPORTED_MAJOR {
-            return Err(absent(format!(
-                "its {CNC_FILE} has the unknown version {version:#x}"
-            )));
+            return Err(absent(format!("its {CNC_FILE} has the unknown version {version:#x}")));
         }
-        let lengths: Vec<u64> = (1..6)
-            .filter_map(|field| u64::try_from(i32_at(&header, 4 * field)).ok())
-            .collect();
+        let lengths: Vec<u64> =
+            (1..6).filter_map(|field| u64::try_from(i32_at(&header, 4 * field)).ok()).collect();
         // The sum of five non-negative 32-bit lengths fits easily.
         if lengths.len() != 5
             || lengths[0] < RING_TRAILER_BYTES
@@ -248,19 +227,13 @@ impl CncFile {
     fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
         self.file
             .read_exact_at(bytes, offset)
-            .map_err(|e| Error::NoMediaDriver {
-                dir: self.dir.clone(),
-                reason: format!("{CNC_FILE}: {e}"),
-            })
+            .map_err(|e| Error::NoMediaDriver { dir: self.dir.clone(), reason: format!("{CNC_FILE}: {e}") })
     }
 
     fn status(&self) -> Result<DriverStatus, Error> {
         let ring_bytes = i32_at(&self.header, 4) as u64;
         let mut heartbeat = [0; 8];
-        self.read(
-            &mut heartbeat,
-            HEADER_BYTES + ring_bytes - RING_TRAILER_BYTES + RING_HEARTBEAT_OFFSET,
-        )?;
+        self.read(&mut heartbeat, HEADER_BYTES + ring_bytes - RING_TRAILER_BYTES + RING_HEARTBEAT_OFFSET)?;
         Ok(DriverStatus {
             client_liveness: Duration::from_nanos(i64_at(&self.header, 24).max(0) as u64),
             start_ms: i64_at(&self.header, 32),
@@ -281,20 +254,12 @@ impl CncFile {
                 &mut metadata[..METADATA_BYTES * count],
                 self.metadata_start + (METADATA_BYTES * first) as u64,
             )?;
-            self.read(
-                &mut values[..VALUE_BYTES * count],
-                self.values_start + (VALUE_BYTES * first) as u64,
-            )?;
-            for (index, (meta, value)) in metadata
-                .chunks(METADATA_BYTES)
-                .zip(values.chunks(VALUE_BYTES))
-                .take(count)
-                .enumerate()
+            self.read(&mut values[..VALUE_BYTES * count], self.values_start + (VALUE_BYTES * first) as u64)?;
+            for (index, (meta, value)) in
+                metadata.chunks(METADATA_BYTES).zip(values.chunks(VALUE_BYTES)).take(count).enumerate()
             {
                 match i32_at(meta, 0) {
-                    RECORD_ALLOCATED => {
-                        records.push(parse_counter((first + index) as i32, meta, value))
-                    }
+                    RECORD_ALLOCATED => records.push(parse_counter((first + index) as i32, meta, value)),
                     // Counters are given out from the front: behind the first that was never used is nothing.
                     RECORD_UNUSED => return Ok(records),
                     _ => {}
@@ -360,23 +325,11 @@ mod tests {
     #[test]
     fn what_is_not_a_cnc_file_is_refused_with_a_reason() {
         assert_eq!(Dir::with("empty", b"").reason(), "its cnc.dat is too short");
-        assert_eq!(
-            Dir::with("zero", &[0; 4096]).reason(),
-            "the media driver is still starting"
-        );
+        assert_eq!(Dir::with("zero", &[0; 4096]).reason(), "the media driver is still starting");
         let noise: Vec<u8> = (0..4096).map(|i| (i * 31 % 251) as u8).collect();
-        assert!(
-            Dir::with("noise", &noise)
-                .reason()
-                .starts_with("its cnc.dat has the unknown version")
-        );
+        assert!(Dir::with("noise", &noise).reason().starts_with("its cnc.dat has the unknown version"));
         let version = 0x0200;
-        for lengths in [
-            [-1, 0, 0, 0, 0],
-            [100, 0, 0, 0, 0],
-            [i32::MAX; 5],
-            [1024, 0, 0, 0, 1],
-        ] {
+        for lengths in [[-1, 0, 0, 0, 0], [100, 0, 0, 0, 0], [i32::MAX; 5], [1024, 0, 0, 0, 1]] {
             let mut bytes = header(version, lengths);
             bytes.resize(HEADER_BYTES as usize + 1024, 0);
             assert_eq!(
@@ -394,26 +347,12 @@ mod tests {
     #[test]
     fn counters_of_a_crafted_file_are_read_and_lying_label_lengths_bounded() {
         let (ring, counters) = (1024, 3);
-        let mut bytes = header(
-            0x0200,
-            [
-                ring,
-                0,
-                METADATA_BYTES as i32 * counters,
-                VALUE_BYTES as i32 * counters,
-                0,
-            ],
-        );
+        let mut bytes =
+            header(0x0200, [ring, 0, METADATA_BYTES as i32 * counters, VALUE_BYTES as i32 * counters, 0]);
         let start = bytes.len() + ring as usize;
-        bytes.resize(
-            start + (METADATA_BYTES + VALUE_BYTES) * counters as usize,
-            0,
-        );
+        bytes.resize(start + (METADATA_BYTES + VALUE_BYTES) * counters as usize, 0);
         let values = start + METADATA_BYTES * counters as usize;
-        for (index, state) in [RECORD_ALLOCATED, -1, RECORD_ALLOCATED]
-            .into_iter()
-            .enumerate()
-        {
+        for (index, state) in [RECORD_ALLOCATED, -1, RECORD_ALLOCATED].into_iter().enumerate() {
             let meta = start + METADATA_BYTES * index;
             bytes[meta..meta + 4].copy_from_slice(&state.to_ne_bytes());
             bytes[meta + 4..meta + 8].copy_from_slice(&4000_i32.to_ne_bytes());
@@ -423,26 +362,13 @@ mod tests {
         }
         let dir = Dir::with("counters", &bytes);
         let found = read_counters(dir.0.to_str().unwrap()).unwrap();
-        assert_eq!(
-            found
-                .iter()
-                .map(|c| (c.counter_id, c.value))
-                .collect::<Vec<_>>(),
-            [(0, 7), (2, 9)]
-        );
-        assert!(
-            found
-                .iter()
-                .all(|c| c.type_id == 4000 && c.label.len() == 380)
-        );
+        assert_eq!(found.iter().map(|c| (c.counter_id, c.value)).collect::<Vec<_>>(), [(0, 7), (2, 9)]);
+        assert!(found.iter().all(|c| c.type_id == 4000 && c.label.len() == 380));
     }
 
     #[test]
     fn liveness_follows_the_heartbeat_and_later_the_process() {
-        let now_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_millis() as i64;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
         let own = i64::from(std::process::id());
         let status = |pid, heartbeat_ms| DriverStatus {
             pid,
@@ -461,18 +387,10 @@ mod tests {
         assert!(!status(nobody, now_ms - 5_000).is_alive(ten));
         assert!(!status(own, 0).is_alive(ten));
         assert!(!status(own, -1).is_alive(ten));
-        assert!(
-            status(own, now_ms + 60_000).is_alive(ten),
-            "a clock that was set back is not a death"
-        );
-        let ours = |held, heartbeat_ms| DriverStatus {
-            life_lock_held: Some(held),
-            ..status(nobody, heartbeat_ms)
-        };
-        assert!(
-            !ours(false, now_ms).is_alive(ten),
-            "a released lock shows the death at once"
-        );
+        assert!(status(own, now_ms + 60_000).is_alive(ten), "a clock that was set back is not a death");
+        let ours =
+            |held, heartbeat_ms| DriverStatus { life_lock_held: Some(held), ..status(nobody, heartbeat_ms) };
+        assert!(!ours(false, now_ms).is_alive(ten), "a released lock shows the death at once");
         assert!(ours(true, now_ms - 5_000).is_alive(ten));
         assert!(
             !ours(true, now_ms - 11_000).is_alive(ten),

@@ -17,13 +17,7 @@ use crate::process::{OwnerProcess, with_signals_blocked};
 use crate::sync::lock;
 
 /// What a media driver puts into its directory; anything else there is somebody's data.
-const DRIVER_FILES: [&str; 5] = [
-    "cnc.dat",
-    "loss-report.dat",
-    "publications",
-    "images",
-    LIFE_LOCK_FILE,
-];
+const DRIVER_FILES: [&str; 5] = ["cnc.dat", "loss-report.dat", "publications", "images", LIFE_LOCK_FILE];
 /// Aeron cuts longer paths silently; room is left for the names below the directory.
 const MAX_DIR_BYTES: usize = 3800;
 
@@ -126,13 +120,7 @@ impl MediaDriver {
             driver: NonNull::new(driver).expect("a started driver"),
             context: context.keep(options.dir_delete_on_shutdown),
         }));
-        Ok(Self {
-            inner: Arc::new(Inner {
-                raw,
-                dir: dir.to_owned(),
-                owner: OwnerProcess::current(),
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { raw, dir: dir.to_owned(), owner: OwnerProcess::current() }) })
     }
 
     /// The Aeron directory.
@@ -192,10 +180,7 @@ impl Context {
         if unsafe { c::aeron_driver_context_init(&mut raw) } < 0 {
             return Err(aeron_error("configuring the media driver"));
         }
-        Ok(Self {
-            raw: NonNull::new(raw).expect("a new context"),
-            kept: false,
-        })
+        Ok(Self { raw: NonNull::new(raw).expect("a new context"), kept: false })
     }
 
     fn configure(&mut self, options: &MediaDriverOptions) -> Result<(), Error> {
@@ -203,15 +188,11 @@ impl Context {
         let dir = c_string("the Aeron directory", &options.dir)?;
         let (strategy, arguments) = &options.idle_strategy;
         let strategy = c_string("the idle strategy", strategy)?;
-        let arguments = arguments
-            .as_deref()
-            .map(|text| c_string("the idle strategy's arguments", text))
-            .transpose()?;
+        let arguments =
+            arguments.as_deref().map(|text| c_string("the idle strategy's arguments", text)).transpose()?;
         let mode = match options.threading_mode {
             ThreadingMode::Shared => c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED,
-            ThreadingMode::SharedNetwork => {
-                c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED_NETWORK
-            }
+            ThreadingMode::SharedNetwork => c::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED_NETWORK,
             ThreadingMode::Dedicated => c::aeron_threading_mode_t::AERON_THREADING_MODE_DEDICATED,
         };
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -220,75 +201,40 @@ impl Context {
             accept(c::aeron_driver_context_set_dir(context, dir.as_ptr()))?;
             // The directory was checked and belongs to a dead driver. Left to itself Aeron would trust the bytes of
             // its cnc.dat, and write the old driver's error log into the parent directory.
-            accept(c::aeron_driver_context_set_dir_delete_on_start(
-                context, true,
-            ))?;
-            accept(c::aeron_driver_context_set_dir_delete_on_shutdown(
-                context, false,
-            ))?;
-            accept(c::aeron_driver_context_set_dir_warn_if_exists(
-                context, false,
-            ))?;
-            accept(c::aeron_driver_context_set_print_configuration(
-                context, false,
-            ))?;
+            accept(c::aeron_driver_context_set_dir_delete_on_start(context, true))?;
+            accept(c::aeron_driver_context_set_dir_delete_on_shutdown(context, false))?;
+            accept(c::aeron_driver_context_set_dir_warn_if_exists(context, false))?;
+            accept(c::aeron_driver_context_set_print_configuration(context, false))?;
             accept(c::aeron_driver_context_set_threading_mode(context, mode))?;
             set_idle_strategies(context, &strategy, arguments.as_deref())?;
-            accept(c::aeron_driver_context_set_timer_interval_ns(
-                context,
-                nanos(options.timer_interval),
-            ))?;
+            accept(c::aeron_driver_context_set_timer_interval_ns(context, nanos(options.timer_interval)))?;
             if let Some(time) = options.client_liveness {
-                accept(c::aeron_driver_context_set_client_liveness_timeout_ns(
-                    context,
-                    nanos(time),
-                ))?;
+                accept(c::aeron_driver_context_set_client_liveness_timeout_ns(context, nanos(time)))?;
                 // Aeron wants blocked publications unblocked later than dead clients noticed.
                 let unblock = c::aeron_driver_context_get_publication_unblock_timeout_ns(context);
                 let unblock = unblock.max(nanos(time + time / 2));
-                accept(c::aeron_driver_context_set_publication_unblock_timeout_ns(
-                    context, unblock,
-                ))?;
+                accept(c::aeron_driver_context_set_publication_unblock_timeout_ns(context, unblock))?;
             }
             if let Some(time) = options.untethered_window_limit {
-                accept(
-                    c::aeron_driver_context_set_untethered_window_limit_timeout_ns(
-                        context,
-                        nanos(time),
-                    ),
-                )?;
+                accept(c::aeron_driver_context_set_untethered_window_limit_timeout_ns(context, nanos(time)))?;
             }
             if let Some(time) = options.untethered_linger {
-                accept(c::aeron_driver_context_set_untethered_linger_timeout_ns(
-                    context,
-                    nanos(time),
-                ))?;
+                accept(c::aeron_driver_context_set_untethered_linger_timeout_ns(context, nanos(time)))?;
             }
             if let Some(time) = options.untethered_resting {
-                accept(c::aeron_driver_context_set_untethered_resting_timeout_ns(
-                    context,
-                    nanos(time),
-                ))?;
+                accept(c::aeron_driver_context_set_untethered_resting_timeout_ns(context, nanos(time)))?;
             }
             if let Some(bytes) = options.term_buffer_bytes {
-                accept(c::aeron_driver_context_set_term_buffer_length(
-                    context, bytes,
-                ))?;
+                accept(c::aeron_driver_context_set_term_buffer_length(context, bytes))?;
             }
             if let Some(bytes) = options.ipc_term_buffer_bytes {
-                accept(c::aeron_driver_context_set_ipc_term_buffer_length(
-                    context, bytes,
-                ))?;
+                accept(c::aeron_driver_context_set_ipc_term_buffer_length(context, bytes))?;
             }
             if let Some(bytes) = options.counter_values_bytes {
-                accept(c::aeron_driver_context_set_counters_buffer_length(
-                    context, bytes,
-                ))?;
+                accept(c::aeron_driver_context_set_counters_buffer_length(context, bytes))?;
             }
             if let Some(sparse) = options.sparse_terms {
-                accept(c::aeron_driver_context_set_term_buffer_sparse_file(
-                    context, sparse,
-                ))?;
+                accept(c::aeron_driver_context_set_term_buffer_sparse_file(context, sparse))?;
             }
         }
         Ok(())
@@ -298,12 +244,7 @@ impl Context {
     fn keep(mut self, delete_on_shutdown: bool) -> NonNull<c::aeron_driver_context_t> {
         self.kept = true;
         // SAFETY: valid; only read when the context is closed.
-        unsafe {
-            c::aeron_driver_context_set_dir_delete_on_shutdown(
-                self.raw.as_ptr(),
-                delete_on_shutdown,
-            )
-        };
+        unsafe { c::aeron_driver_context_set_dir_delete_on_shutdown(self.raw.as_ptr(), delete_on_shutdown) };
         self.raw
     }
 }
@@ -318,11 +259,7 @@ impl Drop for Context {
 }
 
 fn accept(result: c_int) -> Result<(), Error> {
-    if result < 0 {
-        Err(aeron_error("configuring the media driver"))
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(aeron_error("configuring the media driver")) } else { Ok(()) }
 }
 
 /// One idle strategy for every thread the driver may have.
@@ -338,58 +275,33 @@ unsafe fn set_idle_strategies(
     let strategy = strategy.as_ptr();
     // SAFETY: as promised by the caller; strings are copied. Arguments go first: setting the name reads them.
     unsafe {
-        accept(c::aeron_driver_context_set_shared_idle_strategy_init_args(
-            context, arguments,
-        ))?;
-        accept(c::aeron_driver_context_set_shared_idle_strategy(
-            context, strategy,
-        ))?;
-        accept(
-            c::aeron_driver_context_set_sharednetwork_idle_strategy_init_args(context, arguments),
-        )?;
-        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy(
-            context, strategy,
-        ))?;
+        accept(c::aeron_driver_context_set_shared_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_shared_idle_strategy(context, strategy))?;
+        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_sharednetwork_idle_strategy(context, strategy))?;
         accept(c::aeron_driver_context_set_conductor_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_conductor_idle_strategy(
-            context, strategy,
-        ))?;
-        accept(c::aeron_driver_context_set_sender_idle_strategy_init_args(
+        accept(c::aeron_driver_context_set_conductor_idle_strategy(context, strategy))?;
+        accept(c::aeron_driver_context_set_sender_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_sender_idle_strategy(context, strategy))?;
+        accept(c::aeron_driver_context_set_receiver_idle_strategy_init_args(context, arguments))?;
+        accept(c::aeron_driver_context_set_receiver_idle_strategy(context, strategy))?;
+        accept(c::aeron_driver_context_set_native_resource_agent_idle_strategy_init_args(
             context, arguments,
         ))?;
-        accept(c::aeron_driver_context_set_sender_idle_strategy(
-            context, strategy,
-        ))?;
-        accept(c::aeron_driver_context_set_receiver_idle_strategy_init_args(context, arguments))?;
-        accept(c::aeron_driver_context_set_receiver_idle_strategy(
-            context, strategy,
-        ))?;
-        accept(
-            c::aeron_driver_context_set_native_resource_agent_idle_strategy_init_args(
-                context, arguments,
-            ),
-        )?;
         accept(c::aeron_driver_context_set_native_resource_agent_idle_strategy(context, strategy))
     }
 }
 
 fn c_string(what: &str, text: &str) -> Result<CString, Error> {
-    CString::new(text)
-        .map_err(|_| Error::InvalidArgument(format!("{what} contains a NUL byte: {text:?}")))
+    CString::new(text).map_err(|_| Error::InvalidArgument(format!("{what} contains a NUL byte: {text:?}")))
 }
 
 /// Refuses a directory that a live driver serves or that holds anything but a driver's files: starting removes it.
 fn prepare_directory(dir: &str, replace: bool) -> Result<(), Error> {
-    let unusable = |reason: String| Error::Directory {
-        dir: dir.to_owned(),
-        reason,
-    };
+    let unusable = |reason: String| Error::Directory { dir: dir.to_owned(), reason };
     match driver_status(dir) {
         Ok(status) if status.is_alive(ACTIVE_TIMEOUT) => {
-            return Err(Error::DriverActive {
-                dir: dir.to_owned(),
-                pid: status.pid,
-            });
+            return Err(Error::DriverActive { dir: dir.to_owned(), pid: status.pid });
         }
         _ => {}
     }
@@ -401,14 +313,10 @@ fn prepare_directory(dir: &str, replace: bool) -> Result<(), Error> {
     for entry in entries {
         let name = entry.map_err(|e| unusable(e.to_string()))?.file_name();
         if !DRIVER_FILES.iter().any(|known| name == *known) {
-            return Err(unusable(format!(
-                "it holds {name:?}, which is not a media driver's"
-            )));
+            return Err(unusable(format!("it holds {name:?}, which is not a media driver's")));
         }
         if !replace {
-            return Err(unusable(
-                "a media driver that ended left its files there".to_owned(),
-            ));
+            return Err(unusable("a media driver that ended left its files there".to_owned()));
         }
     }
     Ok(())
@@ -422,10 +330,7 @@ fn hold_life_lock(dir: &str) -> Result<File, Error> {
         flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     });
-    held.map_err(|e| Error::Directory {
-        dir: dir.to_owned(),
-        reason: format!("{}: {e}", path.display()),
-    })
+    held.map_err(|e| Error::Directory { dir: dir.to_owned(), reason: format!("{}: {e}", path.display()) })
 }
 
 /// A driver that was silent for longer than this is dead; Aeron's own limit.
@@ -440,34 +345,21 @@ struct StartLock {
 
 impl StartLock {
     fn acquire(dir: &str) -> Result<Self, Error> {
-        let unusable = |reason: String| Error::Directory {
-            dir: dir.to_owned(),
-            reason,
-        };
+        let unusable = |reason: String| Error::Directory { dir: dir.to_owned(), reason };
         if dir.len() > MAX_DIR_BYTES || !Path::new(dir).is_absolute() {
-            return Err(unusable(format!(
-                "an absolute path of at most {MAX_DIR_BYTES} bytes is needed"
-            )));
+            return Err(unusable(format!("an absolute path of at most {MAX_DIR_BYTES} bytes is needed")));
         }
         let path = PathBuf::from(format!("{}.lock", dir.trim_end_matches('/')));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|e| unusable(e.to_string()))?;
         }
-        let open = || {
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-        };
+        let open = || OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         loop {
             let file = open().map_err(|e| unusable(format!("{}: {e}", path.display())))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(unusable(
-                        "another process is starting a media driver there".to_owned(),
-                    ));
+                    return Err(unusable("another process is starting a media driver there".to_owned()));
                 }
                 Err(e) => return Err(unusable(e.to_string())),
             }

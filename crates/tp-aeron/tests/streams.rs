@@ -106,13 +106,7 @@ fn a_shared_publication_is_one_stream_for_many_writers() {
     let driver = start();
     let client = connect(&driver);
     let sub = subscription(&client, CHANNEL, 18);
-    let add = || {
-        client
-            .add_publication(CHANNEL, 18)
-            .unwrap()
-            .wait(PATIENCE)
-            .unwrap()
-    };
+    let add = || client.add_publication(CHANNEL, 18).unwrap().wait(PATIENCE).unwrap();
     let (first, second) = (add(), add());
     assert_eq!(first.constants().session_id, second.constants().session_id);
     eventually("a connection", || first.is_connected().unwrap());
