@@ -42,7 +42,7 @@ build: $(STAMPS)/native ## Set up the machine and build the native module in rel
 lint: $(STAMPS)/native ## Formatting and lint of Python and Rust, spelling.
 	@tools/say "checking style (ruff, codespell, rustfmt, clippy)"
 	@ruff format --check --quiet . && ruff check --quiet . && codespell
-	@cargo fmt --all --check && cargo clippy --release --quiet --workspace --all-targets -- -D warnings
+	@cargo fmt --all --check && cargo clippy --release --quiet --workspace --all-targets --features tp-core/capi -- -D warnings
 
 .PHONY: types
 types: $(STAMPS)/native ## mypy in strict mode, and the native module against its stub.
@@ -67,7 +67,7 @@ trace: $(STAMPS)/native ## Each MUST that is declared done has a test or a reaso
 .PHONY: test-rust
 test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the loom model included.
 	@tools/say "running the Rust tests"
-	@cargo test --release --quiet -p tp-core -p tp-aeron
+	@cargo test --release --quiet -p tp-core -p tp-aeron --features tp-core/capi
 
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.

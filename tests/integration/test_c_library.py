@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "tests" / "c" / "ring_program.c"
 LIBRARIES = ["-lpthread", "-ldl", "-lm"]
 COMPILERS = {
-    "c99": ["cc", "-std=c99", "-x", "c"],
-    "c++11": ["c++", "-std=c++11", "-x", "c++"],
+    "c99": ["gcc", "-std=c99", "-x", "c"],
+    "c++11": ["g++", "-std=c++11", "-x", "c++"],
 }
 STREAM_ID, EPOCH = 10_000, 5
 

@@ -2,7 +2,9 @@
 
 use crate::bytes::get;
 use crate::hot::MessageHeader;
-use crate::layout::{BRIDGE_SCHEMA_ID, MESSAGE_HEADER_BYTES, SCHEMA_VERSION, SLOT_BYTES, chunk as c, chunk_newer as n};
+use crate::layout::{
+    BRIDGE_SCHEMA_ID, MESSAGE_HEADER_BYTES, SCHEMA_VERSION, SLOT_BYTES, chunk as c, chunk_newer as n,
+};
 
 /// Most chunks a frame may have.
 pub const MAX_CHUNK_COUNT: u32 = 65_535;
@@ -61,7 +63,9 @@ impl<'a> Chunk<'a> {
     /// Reads a packet, refusing whatever can't be part of a frame.
     pub fn decode(packet: &'a [u8]) -> Result<Self, ChunkError> {
         let head = MessageHeader::decode(packet).ok_or(ChunkError::Length)?;
-        if (head.schema_id, head.template_id, head.version) != (BRIDGE_SCHEMA_ID, c::TEMPLATE_ID, SCHEMA_VERSION) {
+        if (head.schema_id, head.template_id, head.version)
+            != (BRIDGE_SCHEMA_ID, c::TEMPLATE_ID, SCHEMA_VERSION)
+        {
             return Err(ChunkError::NotAChunk);
         }
         let block_length = usize::from(head.block_length);
@@ -156,7 +160,10 @@ mod tests {
         for newer in [false, true] {
             let first = packet(newer, 0, &[7; 256], &[1; 64]);
             let chunk = Chunk::decode(&first).unwrap();
-            assert_eq!((chunk.index, chunk.count, chunk.payload_length, chunk.payload.len()), (0, 2, 105, 64));
+            assert_eq!(
+                (chunk.index, chunk.count, chunk.payload_length, chunk.payload.len()),
+                (0, 2, 105, 64)
+            );
             assert_eq!(chunk.header, Some(&[7; 256]));
             let second = packet(newer, 1, &[], &[2; 41]);
             let chunk = Chunk::decode(&second).unwrap();

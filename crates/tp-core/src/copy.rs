@@ -45,7 +45,8 @@ impl Locality {
 fn last_cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
-        let read = |name: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index3/{name}"));
+        let read =
+            |name: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index3/{name}"));
         let parsed = read("size").ok().and_then(|text| {
             let text = text.trim();
             text.strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok()).map(|kib| kib << 10)

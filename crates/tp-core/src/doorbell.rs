@@ -136,10 +136,7 @@ fn wait_in_turns(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> bool {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: duration.as_secs().min(1 << 40) as _,
-        tv_nsec: duration.subsec_nanos().into(),
-    }
+    Timespec { tv_sec: duration.as_secs().min(1 << 40) as _, tv_nsec: duration.subsec_nanos().into() }
 }
 
 #[cfg(test)]
@@ -218,7 +215,9 @@ mod tests {
     fn any_of_many_bells_ends_the_wait() {
         for many in [3, MAX_WAIT + 1] {
             let bells: Vec<_> = (0..many).map(|_| bell()).collect();
-            let seen = || -> Vec<_> { bells.iter().map(|b| (Doorbell::of(&b.reader), Doorbell::of(&b.reader).seen())).collect() };
+            let seen = || -> Vec<_> {
+                bells.iter().map(|b| (Doorbell::of(&b.reader), Doorbell::of(&b.reader).seen())).collect()
+            };
             assert!(!wait_any(&seen(), SHORT));
             let before = seen();
             std::thread::scope(|scope| {

@@ -31,7 +31,12 @@ impl MessageHeader {
     #[inline]
     pub fn decode(message: &[u8]) -> Option<Self> {
         let head = message.first_chunk::<MESSAGE_HEADER_BYTES>()?;
-        Some(Self { block_length: get(head, 0), template_id: get(head, 2), schema_id: get(head, 4), version: get(head, 6) })
+        Some(Self {
+            block_length: get(head, 0),
+            template_id: get(head, 2),
+            schema_id: get(head, 4),
+            version: get(head, 6),
+        })
     }
 
     /// Writes the header of a message of `table` before its block.
@@ -227,7 +232,9 @@ mod tests {
             let progress = FrameProgress { stream_id: 1, epoch: 2, seq: 3, payload_bytes_filled: 4, state };
             assert_eq!(FrameProgress::decode(&progress.encode()), Some(progress));
         }
-        let mut bytes = FrameProgress { stream_id: 1, epoch: 2, seq: 3, payload_bytes_filled: 4, state: Started }.encode();
+        let mut bytes =
+            FrameProgress { stream_id: 1, epoch: 2, seq: 3, payload_bytes_filled: 4, state: Started }
+                .encode();
         bytes[8 + p::STATE] = 4;
         assert_eq!(FrameProgress::decode(&bytes), None);
     }

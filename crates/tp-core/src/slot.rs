@@ -3,7 +3,8 @@
 use crate::bytes::{get, put};
 use crate::drops::DropReason;
 use crate::layout::{
-    HEADER_BYTES_LENGTH, SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, payload_offset, slot as at,
+    HEADER_BYTES_LENGTH, SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, payload_offset,
+    slot as at,
 };
 use crate::ring::Geometry;
 use crate::tensor::{TENSOR_HEADER_BYTES, Tensor};
@@ -37,7 +38,12 @@ pub struct FrameRecord {
 /// The slot of frame `seq`, commit word excluded (it stays 0: the seqlock owns it).
 ///
 /// Every byte is written afresh, so nothing of an earlier frame survives [WIRE-8.3-7].
-pub fn encode(header: &FrameHeader, seq: u64, pool_id: u16, nslots: u32) -> Result<[u8; SLOT_BYTES], DropReason> {
+pub fn encode(
+    header: &FrameHeader,
+    seq: u64,
+    pool_id: u16,
+    nslots: u32,
+) -> Result<[u8; SLOT_BYTES], DropReason> {
     let mut slot = [0; SLOT_BYTES];
     put(&mut slot, at::VALUES_LEN_BYTES, header.values_len_bytes);
     put(&mut slot, at::PAYLOAD_SLOT, slot_index(seq, nslots));
@@ -46,7 +52,8 @@ pub fn encode(header: &FrameHeader, seq: u64, pool_id: u16, nslots: u32) -> Resu
     put(&mut slot, at::TIMESTAMP_NS, header.timestamp_ns);
     put(&mut slot, at::META_VERSION, header.meta_version);
     put(&mut slot, SLOT_HEADER_BYTES_LENGTH, HEADER_BYTES_LENGTH);
-    let (_, embedded) = slot.split_last_chunk_mut::<TENSOR_HEADER_BYTES>().expect("a slot holds a tensor header");
+    let (_, embedded) =
+        slot.split_last_chunk_mut::<TENSOR_HEADER_BYTES>().expect("a slot holds a tensor header");
     header.tensor.encode(embedded)?;
     Ok(slot)
 }

@@ -146,7 +146,11 @@ impl Tensor {
             let stride = self.strides[i];
             if dim > 1 && !empty {
                 if stride < span {
-                    return Err(if stride < faster { DropReason::StrideOrder } else { DropReason::StrideOverlap });
+                    return Err(if stride < faster {
+                        DropReason::StrideOrder
+                    } else {
+                        DropReason::StrideOverlap
+                    });
                 }
                 faster = stride;
                 // Saturating: whatever exceeds 64 bits exceeds every payload too.
@@ -172,7 +176,11 @@ impl Tensor {
         if self.shape().contains(&0) {
             return 0;
         }
-        let steps = self.shape().iter().zip(self.strides()).map(|(dim, stride)| stride.saturating_mul(u64::from(dim - 1)));
+        let steps = self
+            .shape()
+            .iter()
+            .zip(self.strides())
+            .map(|(dim, stride)| stride.saturating_mul(u64::from(dim - 1)));
         steps.fold(u64::from(self.dtype.element_bytes()), u64::saturating_add)
     }
 
@@ -197,7 +205,9 @@ impl Tensor {
     /// written as 0, which readers infer back. Fails when the progress stride doesn't fit its 32 bits.
     pub fn encode(&self, out: &mut [u8; TENSOR_HEADER_BYTES]) -> Result<(), DropReason> {
         out.fill(0);
-        for (i, value) in [at::BLOCK_LENGTH as u16, at::TEMPLATE_ID, CONTROL_SCHEMA_ID, SCHEMA_VERSION].iter().enumerate() {
+        for (i, value) in
+            [at::BLOCK_LENGTH as u16, at::TEMPLATE_ID, CONTROL_SCHEMA_ID, SCHEMA_VERSION].iter().enumerate()
+        {
             put(out, 2 * i, *value);
         }
         let block = &mut out[MESSAGE_HEADER_BYTES..];
@@ -237,7 +247,9 @@ impl Tensor {
             return Err(DropReason::ExtentBeyondValues);
         }
         let reported: u32 = get(block, at::PROGRESS_STRIDE_BYTES);
-        if unit != ProgressUnit::None && (reported == 0 || u64::from(reported) != tensor.progress_stride_bytes()) {
+        if unit != ProgressUnit::None
+            && (reported == 0 || u64::from(reported) != tensor.progress_stride_bytes())
+        {
             return Err(DropReason::ProgressStride);
         }
         Ok(tensor)

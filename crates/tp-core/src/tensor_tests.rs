@@ -16,7 +16,11 @@ fn encoded(tensor: &Tensor) -> [u8; TENSOR_HEADER_BYTES] {
 }
 
 /// Sets a field of an encoded header.
-fn with<T: crate::bytes::Little>(mut bytes: [u8; TENSOR_HEADER_BYTES], offset: usize, value: T) -> [u8; TENSOR_HEADER_BYTES] {
+fn with<T: crate::bytes::Little>(
+    mut bytes: [u8; TENSOR_HEADER_BYTES],
+    offset: usize,
+    value: T,
+) -> [u8; TENSOR_HEADER_BYTES] {
     put(&mut bytes, MESSAGE_HEADER_BYTES + offset, value);
     bytes
 }
@@ -52,7 +56,9 @@ fn overlap_and_wrong_order_are_refused() {
 
 #[test]
 fn size_one_dimensions_count_for_neither() {
-    for (dims, strides) in [(&[5, 1][..], &[4, 4][..]), (&[1, 5], &[4, 4]), (&[1, 1, 1], &[1, 1, 1]), (&[5, 1], &[4, 1 << 30])] {
+    for (dims, strides) in
+        [(&[5, 1][..], &[4, 4][..]), (&[1, 5], &[4, 4]), (&[1, 1, 1], &[1, 1, 1]), (&[5, 1], &[4, 1 << 30])]
+    {
         assert!(row(dims, strides).is_ok(), "{dims:?} {strides:?}");
         assert!(column(dims, strides).is_ok(), "{dims:?} {strides:?}");
     }
@@ -81,7 +87,10 @@ fn huge_dimensions_never_overflow() {
     assert_eq!(huge.unwrap_err(), Why::StrideOverlap);
     let tensor = row(&[i32::MAX; 8], &[]).unwrap();
     assert_eq!(tensor.extent_bytes(), u64::MAX);
-    assert_eq!(Tensor::decode(&with(encoded(&row(&[2], &[]).unwrap()), at::DIMS, i32::MAX), 8), Err(Why::ExtentBeyondValues));
+    assert_eq!(
+        Tensor::decode(&with(encoded(&row(&[2], &[]).unwrap()), at::DIMS, i32::MAX), 8),
+        Err(Why::ExtentBeyondValues)
+    );
 }
 
 // req: WIRE-8.2-1, WIRE-8.2-17
@@ -99,7 +108,9 @@ fn a_header_survives_the_round_trip_and_leaves_no_rest() {
 
 #[test]
 fn strides_beyond_31_bits_survive_the_round_trip() {
-    let rows = |dims: &[i32], strides: &[i32]| Tensor::new(Dtype::F64, MajorOrder::Row, ProgressUnit::Rows, dims, strides).unwrap();
+    let rows = |dims: &[i32], strides: &[i32]| {
+        Tensor::new(Dtype::F64, MajorOrder::Row, ProgressUnit::Rows, dims, strides).unwrap()
+    };
     for tensor in [
         rows(&[1, 1 << 28], &[]),
         rows(&[1, 1, 1 << 28, 1], &[7, 0, 8, 8]),
@@ -168,7 +179,11 @@ fn progress_strides_are_those_of_their_axis() {
     let bytes = encoded(&rows);
     assert_eq!(get::<u32>(&bytes, MESSAGE_HEADER_BYTES + at::PROGRESS_STRIDE_BYTES), 20);
     for wrong in [0u32, 16, 4, 19, u32::MAX] {
-        assert_eq!(Tensor::decode(&with(bytes, at::PROGRESS_STRIDE_BYTES, wrong), 80), Err(Why::ProgressStride), "{wrong}");
+        assert_eq!(
+            Tensor::decode(&with(bytes, at::PROGRESS_STRIDE_BYTES, wrong), 80),
+            Err(Why::ProgressStride),
+            "{wrong}"
+        );
     }
     let columns = Tensor::new(Dtype::F32, MajorOrder::Row, ProgressUnit::Columns, &[4, 5], &[]).unwrap();
     assert_eq!(columns.progress_stride_bytes(), 4);

@@ -25,13 +25,17 @@ impl BaseDirs {
     pub fn open<P: AsRef<Path>>(dirs: impl IntoIterator<Item = P>) -> Result<Self, RegionError> {
         let open_one = |dir: &Path| {
             let canonical = dir.canonicalize().map_err(|e| RegionError::io("base directory", dir, e))?;
-            let fd = openat(CWD, &canonical, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|e| RegionError::io("base directory", dir, e))?;
+            let fd =
+                openat(CWD, &canonical, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(|e| RegionError::io("base directory", dir, e))?;
             Ok(BaseDir { given: dir.to_owned(), canonical, fd })
         };
-        let dirs = dirs.into_iter().map(|dir| open_one(dir.as_ref())).collect::<Result<Vec<_>, RegionError>>()?;
+        let dirs =
+            dirs.into_iter().map(|dir| open_one(dir.as_ref())).collect::<Result<Vec<_>, RegionError>>()?;
         if dirs.is_empty() {
-            return Err(RegionError::Geometry("no base directory is allowed, so no region can be opened".into()));
+            return Err(RegionError::Geometry(
+                "no base directory is allowed, so no region can be opened".into(),
+            ));
         }
         Ok(Self(dirs))
     }
@@ -87,7 +91,8 @@ fn walk(base: &OwnedFd, below: &Path, flags: OFlags) -> rustix::io::Result<Owned
     let last = names.pop().ok_or(Errno::NOENT)?;
     for name in names {
         // With O_PATH a symbolic link itself is opened, which is then not a directory.
-        dir = openat(&dir, name, step, Mode::empty()).map_err(|e| if e == Errno::NOTDIR { Errno::LOOP } else { e })?;
+        dir = openat(&dir, name, step, Mode::empty())
+            .map_err(|e| if e == Errno::NOTDIR { Errno::LOOP } else { e })?;
     }
     let file = openat(&dir, last, flags, Mode::empty())?;
     // O_PATH | O_NOFOLLOW opens a link rather than failing.
@@ -173,7 +178,9 @@ mod tests {
     fn missing_files_and_missing_base_directories_say_so() {
         let t = tree();
         let error = t.dirs.open_below(&t.base.join("stream/none"), OFlags::RDONLY).unwrap_err();
-        assert!(matches!(&error, RegionError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
+        assert!(
+            matches!(&error, RegionError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+        );
         assert!(BaseDirs::open([t.base.join("none")]).is_err());
         assert!(BaseDirs::open(Vec::<PathBuf>::new()).is_err());
     }

@@ -36,7 +36,11 @@ impl Default for CreateOptions {
 /// Memory is allocated before anybody maps the file: on a full tmpfs `ftruncate` succeeds and the first
 /// write kills the writer, `fallocate` says no (decision M8). The magic is written last, so a reader that
 /// comes too early finds no region.
-pub fn create_region(path: &Path, superblock: &Superblock, options: CreateOptions) -> Result<(), RegionError> {
+pub fn create_region(
+    path: &Path,
+    superblock: &Superblock,
+    options: CreateOptions,
+) -> Result<(), RegionError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -50,7 +54,12 @@ pub fn create_region(path: &Path, superblock: &Superblock, options: CreateOption
     })
 }
 
-fn fill(file: &File, path: &Path, superblock: &Superblock, options: CreateOptions) -> Result<(), RegionError> {
+fn fill(
+    file: &File,
+    path: &Path,
+    superblock: &Superblock,
+    options: CreateOptions,
+) -> Result<(), RegionError> {
     let permissions = std::fs::Permissions::from_mode(options.mode);
     file.set_permissions(permissions).map_err(|e| RegionError::io("chmod", path, e))?;
     let mut need = superblock.kind.required_bytes(superblock.nslots);
@@ -65,7 +74,9 @@ fn fill(file: &File, path: &Path, superblock: &Superblock, options: CreateOption
         ftruncate(file, need)
     };
     sized.map_err(|errno| match errno {
-        Errno::NOSPC | Errno::FBIG | Errno::NOMEM | Errno::DQUOT => RegionError::Full { path: path.to_owned(), need },
+        Errno::NOSPC | Errno::FBIG | Errno::NOMEM | Errno::DQUOT => {
+            RegionError::Full { path: path.to_owned(), need }
+        }
         other => RegionError::io("allocate", path, other),
     })?;
 

@@ -39,7 +39,8 @@ impl RegionFile {
         access: Access,
         between: impl FnOnce(),
     ) -> Result<Self, RegionError> {
-        let parsed = RegionUri::parse(uri).map_err(|source| RegionError::Uri { uri: uri.to_owned(), source })?;
+        let parsed =
+            RegionUri::parse(uri).map_err(|source| RegionError::Uri { uri: uri.to_owned(), source })?;
         let path = PathBuf::from(&parsed.path);
 
         // Opening a device or a FIFO can block or have effects, so look at what it is first [WIRE-15.21a.5-6].
@@ -120,7 +121,8 @@ impl RegionFile {
 
     fn map_bytes(&self, bytes: u64, access: Access) -> Result<Mapping, RegionError> {
         let bytes = self.huge_page.map_or(bytes, |page| bytes.next_multiple_of(page));
-        let len = usize::try_from(bytes).map_err(|_| RegionError::Geometry(format!("{bytes} bytes can't be mapped")))?;
+        let len = usize::try_from(bytes)
+            .map_err(|_| RegionError::Geometry(format!("{bytes} bytes can't be mapped")))?;
         Mapping::new(&self.file, len, access).map_err(|e| RegionError::io("map", &self.path, e))
     }
 

@@ -57,7 +57,10 @@ fn what_was_created_opens_and_what_was_changed_does_not() {
         assert!(region.read_at(&mut old, offset));
         poke(&path, offset, &[old[0] ^ 0x40]);
         for error in [f.open(&path).map(drop), region.check()].map(Result::unwrap_err) {
-            assert!(matches!(&error, RegionError::Superblock { field: found, .. } if *found == field), "{error}");
+            assert!(
+                matches!(&error, RegionError::Superblock { field: found, .. } if *found == field),
+                "{error}"
+            );
         }
         poke(&path, offset, &old);
     }

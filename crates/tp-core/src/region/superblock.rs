@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::bytes::{get, put};
-use crate::layout::{LAYOUT_VERSION, MAGIC, SLOT_BYTES, SUPERBLOCK_BYTES, payload_offset, slot_offset, superblock as at};
+use crate::layout::{
+    LAYOUT_VERSION, MAGIC, SLOT_BYTES, SUPERBLOCK_BYTES, payload_offset, slot_offset, superblock as at,
+};
 
 /// Which of the two kinds of region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +149,8 @@ pub fn activity_timestamp_ns(bytes: &[u8; SUPERBLOCK_BYTES]) -> u64 {
 mod tests {
     use super::*;
 
-    const RING: Superblock = Superblock { stream_id: 10_000, epoch: 5, kind: RegionKind::HeaderRing, nslots: 8 };
+    const RING: Superblock =
+        Superblock { stream_id: 10_000, epoch: 5, kind: RegionKind::HeaderRing, nslots: 8 };
     const POOL: Superblock =
         Superblock { kind: RegionKind::PayloadPool { pool_id: 3, stride_bytes: 4096 }, ..RING };
 
@@ -168,7 +171,8 @@ mod tests {
     // req: WIRE-7.1-7, WIRE-7.1-8, WIRE-8.2-2, WIRE-15.1-1, WIRE-15.1-2, WIRE-15.1-3, WIRE-15.1-4, WIRE-15.1-5, WIRE-15.1-6, WIRE-15.13-1
     #[test]
     fn every_bit_of_a_validated_field_counts() {
-        for (block, ignored) in [(RING, at::STRIDE_BYTES..at::PID), (POOL, at::SLOT_BYTES..at::STRIDE_BYTES)] {
+        for (block, ignored) in [(RING, at::STRIDE_BYTES..at::PID), (POOL, at::SLOT_BYTES..at::STRIDE_BYTES)]
+        {
             let good = block.encode(1, 2);
             assert_eq!(block.check(&good), Ok(()));
             for bit in 0..SUPERBLOCK_BYTES * 8 {

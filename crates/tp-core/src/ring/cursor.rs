@@ -36,7 +36,10 @@ pub trait Source {
     fn oldest_from(&self, seq: u64) -> Option<u64> {
         let mut oldest = None;
         self.each_commit(|commit| {
-            if commit.is_committed() && commit.seq() >= seq && oldest.is_none_or(|oldest| commit.seq() < oldest) {
+            if commit.is_committed()
+                && commit.seq() >= seq
+                && oldest.is_none_or(|oldest| commit.seq() < oldest)
+            {
                 oldest = Some(commit.seq());
             }
         });
@@ -76,6 +79,9 @@ pub enum Polled<F> {
     /// Nothing new.
     Idle,
 }
+
+/// How often `poll` goes on beyond the number of slots.
+const SPARE_ROUNDS: u64 = 16;
 
 /// A place in a ring.
 #[derive(Debug, Default)]
@@ -121,9 +127,12 @@ impl Cursor {
     }
 
     /// Takes the next frame, if there is one. Counts what it had to drop on the way.
+    ///
+    /// Passes a whole ring of bad frames at once, but comes back even if a writer outruns it for ever
+    /// [WIRE-15.21-3]. The doorbell has rung since then: waiting for it ends at once.
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
-        loop {
+        for _ in 0..source.nslots() + SPARE_ROUNDS {
             // Before looking, so that a frame committed after the look changes the word (decision M18).
             self.bell = source.bell();
             let commit = match source.look(self.next) {
@@ -144,9 +153,10 @@ impl Cursor {
             } else if commit.seq() > self.next {
                 self.skip_to(self.resume_after_lap(source));
             } else if self.searched == Some(self.bell) || !self.skip_missing(source) {
-                return Polled::Idle;
+                break;
             }
         }
+        Polled::Idle
     }
 
     /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
@@ -206,7 +216,8 @@ mod tests {
             for index in 0..4 {
                 visit(self.look(index).unwrap());
                 if index == 1 && !self.raced.replace(true) {
-                    self.slots.borrow_mut()[1..3].copy_from_slice(&[Commit::committed(5), Commit::committed(6)]);
+                    self.slots.borrow_mut()[1..3]
+                        .copy_from_slice(&[Commit::committed(5), Commit::committed(6)]);
                 }
             }
         }
@@ -228,5 +239,37 @@ mod tests {
         };
         assert_eq!([take(), take(), take()], [Some(5), Some(6), None]);
         assert_eq!(cursor.gaps(), 1);
+    }
+    /// A writer that is always faster: whatever is looked at is committed, and gone when it is read.
+    struct Outrunning;
+
+    impl Source for Outrunning {
+        type Frame = ();
+
+        fn bell(&self) -> u32 {
+            0
+        }
+
+        fn nslots(&self) -> u64 {
+            4
+        }
+
+        fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+            Ok(Commit::committed(seq))
+        }
+
+        fn each_commit(&self, _: impl FnMut(Commit)) {}
+
+        fn take(&self, _: u64) -> Result<(), DropReason> {
+            Err(DropReason::ChangedWhileReading)
+        }
+    }
+
+    // req: WIRE-15.21-3
+    #[test]
+    fn a_writer_that_is_always_faster_does_not_hold_a_reader() {
+        let (mut cursor, drops) = (Cursor::default(), DropCounters::default());
+        assert!(matches!(cursor.poll(&Outrunning, &drops), Polled::Idle));
+        assert_eq!((cursor.next_seq(), drops.late()), (4 + SPARE_ROUNDS, 4 + SPARE_ROUNDS));
     }
 }

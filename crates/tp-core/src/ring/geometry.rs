@@ -45,7 +45,10 @@ impl Geometry {
         }
         for (i, pool) in self.pools.iter().enumerate() {
             if !valid_stride(pool.stride_bytes, relaxed_stride) {
-                return refuse(format!("pool {} has a stride of {} bytes, not 64 times a power of two", pool.pool_id, pool.stride_bytes));
+                return refuse(format!(
+                    "pool {} has a stride of {} bytes, not 64 times a power of two",
+                    pool.pool_id, pool.stride_bytes
+                ));
             }
             if self.pools[..i].iter().any(|other| other.pool_id == pool.pool_id) {
                 return refuse(format!("pool {} is there twice", pool.pool_id));
@@ -66,7 +69,9 @@ impl Geometry {
     }
 
     fn pool_kinds(&self) -> impl Iterator<Item = RegionKind> {
-        self.pools.iter().map(|pool| RegionKind::PayloadPool { pool_id: pool.pool_id, stride_bytes: pool.stride_bytes })
+        self.pools
+            .iter()
+            .map(|pool| RegionKind::PayloadPool { pool_id: pool.pool_id, stride_bytes: pool.stride_bytes })
     }
 }
 
@@ -128,7 +133,11 @@ impl RingFiles {
 /// Makes the files of a new ring in `dir`, which exists: the pools first, `header.ring` last.
 ///
 /// Leaves nothing behind when it fails. The directory and its name are the caller's business.
-pub fn create_ring(dir: &Path, geometry: Geometry, options: CreateOptions) -> Result<RingAddress, RegionError> {
+pub fn create_ring(
+    dir: &Path,
+    geometry: Geometry,
+    options: CreateOptions,
+) -> Result<RingAddress, RegionError> {
     geometry.check(false)?;
     let mut made = Vec::new();
     let mut create = |name: String, kind| {
@@ -136,10 +145,12 @@ pub fn create_ring(dir: &Path, geometry: Geometry, options: CreateOptions) -> Re
         create_region(&path, &geometry.superblock(kind), options)?;
         let text = path.display().to_string();
         made.push(path);
-        RegionUri::format(&text, options.require_hugepages).map_err(|source| RegionError::Uri { uri: text, source })
+        RegionUri::format(&text, options.require_hugepages)
+            .map_err(|source| RegionError::Uri { uri: text, source })
     };
     let pools = geometry.pool_kinds().zip(&geometry.pools);
-    let pool_uris: Result<Vec<_>, _> = pools.map(|(kind, pool)| create(format!("{}.pool", pool.pool_id), kind)).collect();
+    let pool_uris: Result<Vec<_>, _> =
+        pools.map(|(kind, pool)| create(format!("{}.pool", pool.pool_id), kind)).collect();
     let uris = pool_uris.and_then(|pools| Ok((pools, create("header.ring".into(), RegionKind::HeaderRing)?)));
     match uris {
         Ok((pool_uris, header_uri)) => Ok(RingAddress { geometry, header_uri, pool_uris }),

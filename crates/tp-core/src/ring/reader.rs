@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::geometry::{RingAddress, RingFiles};
 use super::Geometry;
+use super::geometry::{RingAddress, RingFiles};
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::slot_offset;
@@ -107,7 +107,9 @@ impl RingReader {
         let usable = match tensor.progress_unit {
             _ if tensor.is_contiguous() => filled,
             ProgressUnit::None => 0,
-            ProgressUnit::Rows | ProgressUnit::Columns => filled / tensor.progress_stride_bytes() * tensor.progress_stride_bytes(),
+            ProgressUnit::Rows | ProgressUnit::Columns => {
+                filled / tensor.progress_stride_bytes() * tensor.progress_stride_bytes()
+            }
         };
         Ok(PrefixRead { frame: Borrowed { ring: Arc::clone(self), record }, usable_bytes: usable as u32 })
     }

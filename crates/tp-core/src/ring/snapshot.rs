@@ -3,16 +3,16 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use super::Geometry;
+use super::cursor::Source;
 use super::geometry::{RingAddress, RingFiles};
 use super::reader::expect;
-use super::Geometry;
 use crate::bytes::get;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::{SLOT_BYTES, slot_offset, superblock as at};
 use crate::region::{Access, BaseDirs, Mapping, RegionError};
 use crate::seqlock::Commit;
-use super::cursor::Source;
 use crate::slot::{self, FrameRecord, slot_index};
 
 /// How many slots are read at once when all of them are looked at; a power of two.
@@ -50,7 +50,10 @@ impl SnapshotReader {
     /// The doorbell's word; none when the file is gone.
     pub fn bell_seen(&self) -> Option<u32> {
         let mut word = [0; 4];
-        self.files.header.read_at(&mut word, at::ACTIVITY_TIMESTAMP_NS as u64).then(|| u32::from_le_bytes(word))
+        self.files
+            .header
+            .read_at(&mut word, at::ACTIVITY_TIMESTAMP_NS as u64)
+            .then(|| u32::from_le_bytes(word))
     }
 
     /// The doorbell, for waiting only: reading its word would touch the mapping.

@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::bytes::{get, put};
 use crate::drops::{DropCounters, DropReason};
-use crate::layout::{SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, SLOT_TENSOR, slot as at, slot_offset, superblock, tensor};
+use crate::layout::{
+    SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, SLOT_TENSOR, slot as at, slot_offset,
+    superblock, tensor,
+};
 use crate::region::{Access, BaseDirs, CreateOptions, RegionError, RegionFile, RegionKind, Superblock};
 use crate::seqlock::Commit;
 use crate::slot::FrameHeader;
@@ -49,8 +52,16 @@ impl Ring {
     /// A second mapping of the header ring, for looking at and changing raw bytes.
     fn raw(&self) -> crate::region::Mapping {
         let g = &self.address.geometry;
-        let ring = Superblock { stream_id: g.stream_id, epoch: g.epoch, kind: RegionKind::HeaderRing, nslots: g.nslots };
-        RegionFile::open(&self.address.header_uri, ring, &self.bases, Access::Write).unwrap().map(Access::Write).unwrap()
+        let ring = Superblock {
+            stream_id: g.stream_id,
+            epoch: g.epoch,
+            kind: RegionKind::HeaderRing,
+            nslots: g.nslots,
+        };
+        RegionFile::open(&self.address.header_uri, ring, &self.bases, Access::Write)
+            .unwrap()
+            .map(Access::Write)
+            .unwrap()
     }
 }
 
@@ -74,7 +85,9 @@ fn read(reader: &Arc<RingReader>, seq: u64) -> Result<Vec<u8>, DropReason> {
 #[test]
 fn only_sound_geometries_make_a_ring() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = |g: Geometry| matches!(create_ring(dir.path(), g, CreateOptions::default()), Err(RegionError::Geometry(_)));
+    let refused = |g: Geometry| {
+        matches!(create_ring(dir.path(), g, CreateOptions::default()), Err(RegionError::Geometry(_)))
+    };
     for nslots in [0, 3, 1000, u32::MAX] {
         assert!(refused(geometry(nslots, &[64])), "{nslots}");
     }
@@ -100,7 +113,8 @@ fn frames_lie_where_the_layout_says() {
     for n in 0..7u8 {
         publish(&mut writer, &[n + 1; 100]);
     }
-    let (header, pool) = (std::fs::read(r.path("header.ring")).unwrap(), std::fs::read(r.path("1.pool")).unwrap());
+    let (header, pool) =
+        (std::fs::read(r.path("header.ring")).unwrap(), std::fs::read(r.path("1.pool")).unwrap());
     assert_eq!(get::<u16>(&pool, superblock::POOL_ID), r.address.geometry.pools[0].pool_id);
     assert_eq!((header.len(), pool.len()), (64 + 4 * 256, 64 + 4 * 4096));
     for seq in 3..7u64 {
@@ -129,7 +143,11 @@ fn the_smallest_pool_that_fits_is_taken_and_too_much_is_refused_at_once() {
     let before = writer.next_seq();
     let error = writer.publish(&[0; 1025], &bytes_header(1025)).unwrap_err();
     assert_eq!(error, ClaimError::TooLarge { bytes: 1025, largest: 1024 });
-    assert_eq!((writer.next_seq(), reader.peek(before)), (before, Commit::committed(2)), "no slot was touched");
+    assert_eq!(
+        (writer.next_seq(), reader.peek(before)),
+        (before, Commit::committed(2)),
+        "no slot was touched"
+    );
 }
 
 // req: WIRE-8.2-31, WIRE-8.2-32, WIRE-8.2-33
@@ -206,7 +224,10 @@ fn spoiled(spoil: impl FnOnce(&mut [u8; SLOT_BYTES])) -> Result<Vec<u8>, DropRea
     spoil(&mut slot);
     raw.store_slot(slot_offset(0), &slot);
     let mapped = read(&r.reader(), 0);
-    let copied = r.snapshot().read(0, |record| vec![0; record.header.values_len_bytes as usize]).map(|(_, bytes)| bytes);
+    let copied = r
+        .snapshot()
+        .read(0, |record| vec![0; record.header.values_len_bytes as usize])
+        .map(|(_, bytes)| bytes);
     assert_eq!(mapped, copied, "both ways of reading agree");
     mapped
 }
@@ -219,7 +240,8 @@ fn every_rule_has_its_own_reason() {
     let field = |offset: usize, value: u32| spoiled(move |slot| put(slot, offset, value)).unwrap_err();
     let short = |offset: usize, value: u16| spoiled(move |slot| put(slot, offset, value)).unwrap_err();
     let byte = |offset: usize, value: u8| spoiled(move |slot| slot[offset] = value).unwrap_err();
-    let signed = |offset: usize, value: i32| spoiled(move |slot| put(slot, SLOT_TENSOR + offset, value)).unwrap_err();
+    let signed =
+        |offset: usize, value: i32| spoiled(move |slot| put(slot, SLOT_TENSOR + offset, value)).unwrap_err();
     for length in [191, 0, 193, 1 << 31, u32::MAX] {
         assert_eq!(field(SLOT_HEADER_BYTES_LENGTH, length), Why::HeaderLength);
     }
@@ -276,7 +298,12 @@ fn nothing_of_an_earlier_frame_survives_in_a_slot() {
     let mut writer = r.writer();
     r.raw().store_slot(slot_offset(0), &[0xFF; SLOT_BYTES]);
     let wide = Tensor::new(Dtype::U8, MajorOrder::Row, ProgressUnit::Rows, &[2; 8], &[]).unwrap();
-    writer.publish(&[1; 256], &FrameHeader { tensor: wide, values_len_bytes: 256, timestamp_ns: 9, meta_version: 9 }).unwrap();
+    writer
+        .publish(
+            &[1; 256],
+            &FrameHeader { tensor: wide, values_len_bytes: 256, timestamp_ns: 9, meta_version: 9 },
+        )
+        .unwrap();
     publish(&mut writer, &[2; 6]);
     let slot = r.raw().load_slot(slot_offset(0));
     let mut fresh = crate::slot::encode(&bytes_header(6), 1, 1, 1).unwrap();
@@ -340,18 +367,6 @@ fn the_last_sequence_number_is_not_followed_by_the_first() {
 }
 
 #[test]
-fn numbers_beyond_the_last_name_no_frame() {
-    let r = ring(4, &[64]);
-    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-    publish(&mut writer, &[1]);
-    for seq in [crate::seqlock::MAX_SEQ + 1, u64::MAX - 3, u64::MAX] {
-        assert_eq!(read(&reader, seq), Err(DropReason::Stale));
-        let mut cursor = Cursor::at(seq);
-        assert_eq!((drain(&mut cursor, &reader, &drops), cursor.next_seq()), (vec![], seq));
-    }
-}
-
-#[test]
 fn a_header_must_fit_its_claim() {
     let r = ring(4, &[64]);
     let mut writer = r.writer();
@@ -403,7 +418,8 @@ fn one_bad_region_spoils_all() {
     let r = ring(4, &[64, 128]);
     let fewer = RingAddress { pool_uris: r.address.pool_uris[..1].to_vec(), ..r.address.clone() };
     assert!(matches!(RingReader::open(&fewer, &r.bases, false), Err(RegionError::Geometry(_))));
-    let swapped = RingAddress { pool_uris: r.address.pool_uris.iter().rev().cloned().collect(), ..r.address.clone() };
+    let swapped =
+        RingAddress { pool_uris: r.address.pool_uris.iter().rev().cloned().collect(), ..r.address.clone() };
     assert!(matches!(RingReader::open(&swapped, &r.bases, false), Err(RegionError::Superblock { .. })));
 }
 
@@ -430,7 +446,9 @@ fn a_truncated_file_ends_a_snapshot_reader_with_a_reason_not_a_signal() {
     let mut writer = r.writer();
     publish(&mut writer, &[1; 4096]);
     let snapshot = r.snapshot();
-    let get = || snapshot.read(0, |record| vec![0; record.header.values_len_bytes as usize]).map(|(_, bytes)| bytes);
+    let get = || {
+        snapshot.read(0, |record| vec![0; record.header.values_len_bytes as usize]).map(|(_, bytes)| bytes)
+    };
     assert_eq!(get(), Ok(vec![1; 4096]));
     std::fs::OpenOptions::new().write(true).open(r.path("1.pool")).unwrap().set_len(100).unwrap();
     assert_eq!(get(), Err(DropReason::Truncated));
@@ -438,71 +456,6 @@ fn a_truncated_file_ends_a_snapshot_reader_with_a_reason_not_a_signal() {
     assert_eq!(get(), Err(DropReason::Truncated));
     assert_eq!((snapshot.bell_seen(), snapshot.commits()), (None, None));
     assert!(!snapshot.wait(0, std::time::Duration::from_millis(2)), "the kernel says no, without a signal");
-}
-
-fn drain(cursor: &mut Cursor, reader: &Arc<RingReader>, drops: &DropCounters) -> Vec<u64> {
-    std::iter::from_fn(|| match cursor.poll(reader, drops) {
-        Polled::Frame(frame) => Some(frame.record().seq),
-        Polled::Idle => None,
-    })
-    .collect()
-}
-
-#[test]
-fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
-    let r = ring(8, &[64]);
-    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-    let mut cursor = Cursor::default();
-    assert_eq!(drain(&mut cursor, &reader, &drops), []);
-    for _ in 0..3 {
-        publish(&mut writer, &[1]);
-    }
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![0, 1, 2], 0));
-
-    // Skipped numbers are found once the bell has rung, or when asked to look again.
-    let skipped = writer.claim(1, Some(5)).unwrap();
-    writer.commit(&skipped, &bytes_header(1)).unwrap();
-    assert_eq!(drain(&mut cursor, &reader, &drops), []);
-    writer.ring(1);
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![5], 2));
-    let skipped = writer.claim(1, Some(7)).unwrap();
-    writer.commit(&skipped, &bytes_header(1)).unwrap();
-    cursor.search_again();
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![7], 3));
-
-    // An aborted claim is passed over when a later frame is there, not before.
-    let aborted = writer.claim(1, None).unwrap();
-    writer.abort(&aborted).unwrap();
-    writer.ring(1);
-    assert_eq!(drain(&mut cursor, &reader, &drops), []);
-    publish(&mut writer, &[1]);
-    writer.ring(1);
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![9], 4));
-
-    // Lapped: go on with what is likely to stay, and count the rest as missing.
-    for _ in 0..20 {
-        publish(&mut writer, &[1]);
-    }
-    let taken = drain(&mut cursor, &reader, &drops);
-    assert_eq!(taken, (23..=29).collect::<Vec<_>>());
-    assert_eq!(cursor.gaps(), 4 + 13);
-    assert_eq!(DropReason::ALL.iter().map(|reason| drops.get(*reason)).sum::<u64>(), 0);
-}
-
-// req: WIRE-15.21-4
-#[test]
-fn a_cursor_counts_bad_frames_and_goes_on() {
-    let r = ring(8, &[64]);
-    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-    for _ in 0..3 {
-        publish(&mut writer, &[1]);
-    }
-    let mut slot = r.raw().load_slot(slot_offset(1));
-    put(&mut slot, at::PAYLOAD_OFFSET, 1u32);
-    r.raw().store_slot(slot_offset(1), &slot);
-    let mut cursor = Cursor::default();
-    assert_eq!(drain(&mut cursor, &reader, &drops), [0, 2]);
-    assert_eq!((drops.get(DropReason::PayloadOffset), cursor.gaps()), (1, 0));
 }
 
 #[test]
@@ -516,3 +469,6 @@ fn views_keep_the_mapping_alive() {
     // SAFETY: `frame` holds the ring, and with it the mapping.
     assert_eq!(unsafe { std::slice::from_raw_parts(payload, 64) }, [5; 64]);
 }
+
+#[path = "cursor_tests.rs"]
+mod cursors;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::geometry::{RingAddress, RingFiles};
 use super::Geometry;
+use super::geometry::{RingAddress, RingFiles};
 use crate::clock::monotonic_ns;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
@@ -93,13 +93,21 @@ impl RingWriter {
         let (header, pools) = files.map(Access::Write)?;
         let pools = pools.into_iter().map(Arc::new).collect();
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
-        Ok(Self { geometry: files.geometry, header, pools, largest_stride, next_seq: 0, open: Default::default() })
+        Ok(Self {
+            geometry: files.geometry,
+            header,
+            pools,
+            largest_stride,
+            next_seq: 0,
+            open: Default::default(),
+        })
     }
 
     /// Goes on behind the newest frame in the ring, where an earlier writer of the same epoch stopped:
     /// sequence numbers only grow [WIRE-8.3-4]. In a fresh ring that is frame 0.
     pub fn resume(&mut self) {
-        let commits = (0..self.geometry.nslots).map(|index| seqlock::begin_read(self.commit_word(index.into())));
+        let commits =
+            (0..self.geometry.nslots).map(|index| seqlock::begin_read(self.commit_word(index.into())));
         let used = commits.filter(|commit| *commit != Commit::in_progress(0)).map(Commit::seq).max();
         self.next_seq = self.next_seq.max(used.map_or(0, |seq| seq + 1));
     }
@@ -153,14 +161,16 @@ impl RingWriter {
         seqlock::begin_write(self.commit_word(seq), seq);
         self.open.push_back(seq);
         self.next_seq = seq + 1;
-        let (index, stride_bytes) = (slot_index(seq, self.geometry.nslots), self.geometry.pools[pool].stride_bytes);
+        let (index, stride_bytes) =
+            (slot_index(seq, self.geometry.nslots), self.geometry.pools[pool].stride_bytes);
         Ok(Claim { seq, index, pool, stride_bytes, values_len_bytes })
     }
 
     /// Where the payload of a claim goes.
     #[inline]
     pub fn payload(&self, claim: &Claim) -> *mut u8 {
-        self.pools[claim.pool].address_mut(payload_offset(claim.index, claim.stride_bytes), claim.values_len_bytes as usize)
+        self.pools[claim.pool]
+            .address_mut(payload_offset(claim.index, claim.stride_bytes), claim.values_len_bytes as usize)
     }
 
     /// The pool that holds the payload of a claim: a view of the payload must keep it mapped.
@@ -184,7 +194,13 @@ impl RingWriter {
         let end = offset as usize + len;
         assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
         // SAFETY: the caller's promise.
-        unsafe { self.pools[claim.pool].copy_in(payload_offset(claim.index, claim.stride_bytes) + u64::from(offset), from, len) }
+        unsafe {
+            self.pools[claim.pool].copy_in(
+                payload_offset(claim.index, claim.stride_bytes) + u64::from(offset),
+                from,
+                len,
+            )
+        }
     }
 
     /// Writes the header of an open claim, so that readers may follow its progress (decision M5).
@@ -194,7 +210,10 @@ impl RingWriter {
         }
         let need = header.tensor.extent_bytes();
         if need > u64::from(header.values_len_bytes) || header.values_len_bytes > claim.values_len_bytes {
-            return Err(ClaimError::Extent { need: need.max(header.values_len_bytes.into()), claimed: claim.values_len_bytes });
+            return Err(ClaimError::Extent {
+                need: need.max(header.values_len_bytes.into()),
+                claimed: claim.values_len_bytes,
+            });
         }
         let nslots = self.geometry.nslots;
         let pool_id = self.geometry.pools[claim.pool].pool_id;

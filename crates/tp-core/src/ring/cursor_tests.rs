@@ -1,0 +1,80 @@
+//! Cursors on real rings.
+
+use super::*;
+
+fn drain(cursor: &mut Cursor, reader: &Arc<RingReader>, drops: &DropCounters) -> Vec<u64> {
+    std::iter::from_fn(|| match cursor.poll(reader, drops) {
+        Polled::Frame(frame) => Some(frame.record().seq),
+        Polled::Idle => None,
+    })
+    .collect()
+}
+
+#[test]
+fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
+    let r = ring(8, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    let mut cursor = Cursor::default();
+    assert_eq!(drain(&mut cursor, &reader, &drops), []);
+    for _ in 0..3 {
+        publish(&mut writer, &[1]);
+    }
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![0, 1, 2], 0));
+
+    // Skipped numbers are found once the bell has rung, or when asked to look again.
+    let skipped = writer.claim(1, Some(5)).unwrap();
+    writer.commit(&skipped, &bytes_header(1)).unwrap();
+    assert_eq!(drain(&mut cursor, &reader, &drops), []);
+    writer.ring(1);
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![5], 2));
+    let skipped = writer.claim(1, Some(7)).unwrap();
+    writer.commit(&skipped, &bytes_header(1)).unwrap();
+    cursor.search_again();
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![7], 3));
+
+    // An aborted claim is passed over when a later frame is there, not before.
+    let aborted = writer.claim(1, None).unwrap();
+    writer.abort(&aborted).unwrap();
+    writer.ring(1);
+    assert_eq!(drain(&mut cursor, &reader, &drops), []);
+    publish(&mut writer, &[1]);
+    writer.ring(1);
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![9], 4));
+
+    // Lapped: go on with what is likely to stay, and count the rest as missing.
+    for _ in 0..20 {
+        publish(&mut writer, &[1]);
+    }
+    let taken = drain(&mut cursor, &reader, &drops);
+    assert_eq!(taken, (23..=29).collect::<Vec<_>>());
+    assert_eq!(cursor.gaps(), 4 + 13);
+    assert_eq!(DropReason::ALL.iter().map(|reason| drops.get(*reason)).sum::<u64>(), 0);
+}
+
+// req: WIRE-15.21-4
+#[test]
+fn a_cursor_counts_bad_frames_and_goes_on() {
+    let r = ring(8, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    for _ in 0..3 {
+        publish(&mut writer, &[1]);
+    }
+    let mut slot = r.raw().load_slot(slot_offset(1));
+    put(&mut slot, at::PAYLOAD_OFFSET, 1u32);
+    r.raw().store_slot(slot_offset(1), &slot);
+    let mut cursor = Cursor::default();
+    assert_eq!(drain(&mut cursor, &reader, &drops), [0, 2]);
+    assert_eq!((drops.get(DropReason::PayloadOffset), cursor.gaps()), (1, 0));
+}
+
+#[test]
+fn numbers_beyond_the_last_name_no_frame() {
+    let r = ring(4, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    publish(&mut writer, &[1]);
+    for seq in [crate::seqlock::MAX_SEQ + 1, u64::MAX - 3, u64::MAX] {
+        assert_eq!(read(&reader, seq), Err(DropReason::Stale));
+        let mut cursor = Cursor::at(seq);
+        assert_eq!((drain(&mut cursor, &reader, &drops), cursor.next_seq()), (vec![], seq));
+    }
+}
