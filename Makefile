@@ -143,7 +143,7 @@ $(STAMPS)/venv: $(STAMPS)/system pyproject.toml tools/setup-venv
 
 $(STAMPS)/native: $(STAMPS)/venv $(RUST_SOURCES)
 	@tools/say "building the native module (the first time takes about two minutes)"
-	@maturin develop --release --uv --quiet --extras cli
+	@maturin develop --release --uv --extras cli > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 
 $(STAMPS)/docs: $(STAMPS)/native

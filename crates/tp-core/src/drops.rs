@@ -27,10 +27,8 @@ drop_reasons! {
     Overwritten = "overwritten";
     /// The commit word changed while the frame was read.
     ChangedWhileReading = "changed_while_reading";
-    /// The slot holds an earlier frame than the one looked for.
+    /// The slot holds an earlier frame than the one looked for, also when it went back to it [WIRE-15.3-1].
     Stale = "stale";
-    /// The slot went back to a lower sequence number than it once had [WIRE-15.3-1].
-    SeqRegression = "seq_regression";
     /// `headerBytes` is not 192 bytes long.
     HeaderLength = "header_length";
     /// The embedded header is not a `TensorHeader` of version 1.

@@ -211,10 +211,14 @@ pub const fn payload_offset(index: u32, stride_bytes: u32) -> u64 {
     SUPERBLOCK_BYTES as u64 + index as u64 * stride_bytes as u64
 }
 
+/// More slots than anybody needs; a bound against announces that lie, since looking for a frame may visit
+/// every slot.
+pub const MAX_NSLOTS: u32 = 1 << 20;
+
 /// Is `nslots` a legal number of slots? The index mask needs a power of two [WIRE-3-1].
 #[inline]
 pub const fn valid_nslots(nslots: u32) -> bool {
-    nslots.is_power_of_two()
+    nslots.is_power_of_two() && nslots <= MAX_NSLOTS
 }
 
 /// Is `stride_bytes` a power-of-two multiple of 64 [WIRE-15.22-14]? `relaxed` takes any multiple of 64 (decision M12).

@@ -1,4 +1,4 @@
-"""Aeron as the configuration says: the one place where the section `aeron` becomes a media driver and clients."""
+"""Aeron as configured: the one place where the section `aeron` becomes a media driver and clients."""
 
 from __future__ import annotations
 

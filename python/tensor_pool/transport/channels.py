@@ -238,7 +238,7 @@ def _check_parameter(name: str, value: str) -> None:
         size = parse_size(value)
         if not _FRAME_ALIGNMENT < size <= _MAX_MTU or size % _FRAME_ALIGNMENT:
             raise ChannelError(f"mtu={value}", hint=f"a multiple of {_FRAME_ALIGNMENT}, at most {_MAX_MTU}")
-    elif name in UNTETHERED_TIMEOUTS:
+    elif name.startswith("untethered-"):
         parse_duration_ns(value)
     elif name in {"endpoint", "control"}:
         _check_address(name, value)

@@ -49,7 +49,7 @@ class AeronCounters:
 
 
 class _AeronCounter:
-    """A cell that goes on counting, for its owner alone, when the media driver is gone: agents outlive that."""
+    """A cell that goes on counting for its owner alone when the media driver is gone."""
 
     __slots__ = ("_cell", "_last")
 

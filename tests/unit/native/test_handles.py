@@ -186,6 +186,16 @@ def test_everything_alive_at_the_end_of_the_interpreter_is_fine(make_ring):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done", "")
 
 
+def test_a_second_writer_goes_on_where_the_first_stopped(make_ring):
+    ring = make_ring()
+    with ring.writer() as first:
+        assert [first.publish(b"x") for _ in range(3)] == [0, 1, 2]
+    with ring.writer() as second:
+        assert (second.next_seq, second.publish(b"y")) == (3, 3)
+    reader = ring.reader()
+    assert [reader.poll().seq for _ in range(4)] == [0, 1, 2, 3]
+
+
 def test_importing_the_native_module_opens_nothing():
     result = run(
         """

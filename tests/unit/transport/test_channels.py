@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tensor_pool.errors import ChannelError
 from tensor_pool.transport.channels import (
-    ChannelDefaults,
     Channel,
+    ChannelDefaults,
     check_stream_id,
     for_publication,
     for_subscription,

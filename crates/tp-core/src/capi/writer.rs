@@ -67,8 +67,7 @@ pub unsafe extern "C" fn tp_writer_open(
         unsafe {
             put(out, std::ptr::null_mut(), "out")?;
             let (address, bases) = (given(ring, "ring")?.address()?, base_dirs(directories, ndirectories)?);
-            let mut ring = RingWriter::open(&address, &bases)?;
-            ring.resume();
+            let ring = RingWriter::open(&address, &bases)?;
             let writer = CWriter(Mutex::new(State { ring, open: Vec::new() }));
             put(out, Box::into_raw(Box::new(writer)), "out")?;
         }

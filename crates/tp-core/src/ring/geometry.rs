@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::layout::{valid_nslots, valid_stride};
+use crate::layout::{MAX_NSLOTS, valid_nslots, valid_stride};
 use crate::region::{
     Access, BaseDirs, CreateOptions, Mapping, RegionError, RegionFile, RegionKind, Superblock, create_region,
 };
@@ -38,7 +38,7 @@ impl Geometry {
     pub fn check(&self, relaxed_stride: bool) -> Result<(), RegionError> {
         let refuse = |text: String| Err(RegionError::Geometry(text));
         if !valid_nslots(self.nslots) {
-            return refuse(format!("{} slots, not a power of two", self.nslots));
+            return refuse(format!("{} slots, not a power of two up to {MAX_NSLOTS}", self.nslots));
         }
         if self.pools.is_empty() || self.pools.len() > MAX_POOLS {
             return refuse(format!("{} payload pools, not 1 to {MAX_POOLS}", self.pools.len()));

@@ -88,7 +88,7 @@ fn only_sound_geometries_make_a_ring() {
     let refused = |g: Geometry| {
         matches!(create_ring(dir.path(), g, CreateOptions::default()), Err(RegionError::Geometry(_)))
     };
-    for nslots in [0, 3, 1000, u32::MAX] {
+    for nslots in [0, 3, 1000, 1 << 21, 1 << 31, u32::MAX] {
         assert!(refused(geometry(nslots, &[64])), "{nslots}");
     }
     for stride in [0, 32, 96, 192, 4160] {
@@ -336,21 +336,16 @@ fn sequence_numbers_only_grow_and_claims_end_in_order() {
 
 // req: WIRE-8.3-4
 #[test]
-fn a_writer_that_resumes_goes_on_behind_the_newest_frame() {
+fn a_later_writer_goes_on_behind_the_newest_frame() {
     let r = ring(4, &[64]);
     let mut writer = r.writer();
-    writer.resume();
     assert_eq!(writer.next_seq(), 0, "a fresh ring");
     for next in [1, 2, 3, 4, 5, 6] {
         publish(&mut writer, &[1]);
-        let mut second = r.writer();
-        second.resume();
-        assert_eq!(second.next_seq(), next);
+        assert_eq!(r.writer().next_seq(), next);
     }
     writer.claim(1, Some(100)).unwrap();
-    let mut third = r.writer();
-    third.resume();
-    assert_eq!(third.next_seq(), 101, "numbers that were only claimed are used up, too");
+    assert_eq!(r.writer().next_seq(), 101, "numbers that were only claimed are used up, too");
 }
 
 #[test]
@@ -364,6 +359,16 @@ fn the_last_sequence_number_is_not_followed_by_the_first() {
         assert_eq!(writer.claim(1, seq), Err(ClaimError::Exhausted(last + 1)));
     }
     assert_eq!(r.reader().peek(0), Commit(0), "no slot was touched");
+}
+
+#[test]
+fn a_header_that_does_not_fit_costs_neither_a_slot_nor_a_number() {
+    let r = ring(4, &[64]);
+    let (mut writer, reader) = (r.writer(), r.reader());
+    for header in [bytes_header(9), FrameHeader { values_len_bytes: 7, ..bytes_header(8) }] {
+        assert!(matches!(writer.publish(&[0; 8], &header), Err(ClaimError::Extent { .. })));
+    }
+    assert_eq!((writer.next_seq(), reader.peek(0)), (0, Commit(0)));
 }
 
 #[test]

@@ -87,25 +87,29 @@ pub struct RingWriter {
 }
 
 impl RingWriter {
-    /// Opens and maps a ring for writing. The next frame is 0 for a fresh epoch.
+    /// Opens and maps a ring for writing.
+    ///
+    /// The first frame of a fresh ring is 0; where an earlier writer of the same epoch stopped, this one goes
+    /// on: sequence numbers only grow [WIRE-8.3-4].
     pub fn open(address: &RingAddress, bases: &BaseDirs) -> Result<Self, RegionError> {
         let files = RingFiles::open(address, bases, Access::Write, false)?;
         let (header, pools) = files.map(Access::Write)?;
         let pools = pools.into_iter().map(Arc::new).collect();
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
-        Ok(Self {
+        let mut writer = Self {
             geometry: files.geometry,
             header,
             pools,
             largest_stride,
             next_seq: 0,
             open: Default::default(),
-        })
+        };
+        writer.resume();
+        Ok(writer)
     }
 
-    /// Goes on behind the newest frame in the ring, where an earlier writer of the same epoch stopped:
-    /// sequence numbers only grow [WIRE-8.3-4]. In a fresh ring that is frame 0.
-    pub fn resume(&mut self) {
+    /// Goes on behind whatever an earlier writer of the same epoch began.
+    fn resume(&mut self) {
         let commits =
             (0..self.geometry.nslots).map(|index| seqlock::begin_read(self.commit_word(index.into())));
         let used = commits.filter(|commit| *commit != Commit::in_progress(0)).map(Commit::seq).max();
@@ -208,13 +212,7 @@ impl RingWriter {
         if !self.open.contains(&claim.seq) {
             return Err(ClaimError::Finished(claim.seq));
         }
-        let need = header.tensor.extent_bytes();
-        if need > u64::from(header.values_len_bytes) || header.values_len_bytes > claim.values_len_bytes {
-            return Err(ClaimError::Extent {
-                need: need.max(header.values_len_bytes.into()),
-                claimed: claim.values_len_bytes,
-            });
-        }
+        check_extent(header, claim.values_len_bytes)?;
         let nslots = self.geometry.nslots;
         let pool_id = self.geometry.pools[claim.pool].pool_id;
         let bytes = slot::encode(header, claim.seq, pool_id, nslots).map_err(ClaimError::Tensor)?;
@@ -262,9 +260,10 @@ impl RingWriter {
         if let Some(open) = self.open.front() {
             return Err(ClaimError::Open(*open));
         }
+        // Before the claim: a mistake of the caller must cost neither a slot nor a number.
+        check_extent(header, u32::try_from(bytes).unwrap_or(u32::MAX))?;
         let claim = self.claim(bytes, None)?;
         fill(self, &claim);
-        // The header can't be wrong any more except by a caller's mistake, which must not leave a claim open.
         self.commit(&claim, header).inspect_err(|_| self.open.clear())?;
         Ok(claim.seq)
     }
@@ -281,4 +280,13 @@ impl RingWriter {
         bell.raise(monotonic_ns());
         bell.wake(wake);
     }
+}
+
+/// Do the elements fit the payload, and the payload the claim?
+fn check_extent(header: &FrameHeader, claimed: u32) -> Result<(), ClaimError> {
+    let need = header.tensor.extent_bytes();
+    if need <= header.values_len_bytes.into() && header.values_len_bytes <= claimed {
+        return Ok(());
+    }
+    Err(ClaimError::Extent { need: need.max(header.values_len_bytes.into()), claimed })
 }

@@ -1,4 +1,7 @@
-//! The few NumPy functions that the glue calls. NumPy is imported when the first of them is needed.
+//! The few NumPy functions that the glue calls.
+//!
+//! NumPy is imported when the first reader or writer is made: not with the module, which must stay cheap, and
+//! not with the first frame, which could be overwritten meanwhile.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,6 +14,11 @@ use super::buffers::View;
 fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     Ok(NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?.bind(py))
+}
+
+/// Imports NumPy now.
+pub fn load(py: Python<'_>) -> PyResult<()> {
+    numpy(py).map(drop)
 }
 
 /// NumPy's name of an element type.

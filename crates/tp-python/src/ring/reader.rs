@@ -15,8 +15,8 @@ use tp_core::ring::{Cursor, Polled, RingFiles, SnapshotReader};
 use tp_core::slot::FrameRecord;
 
 use super::address::RingAddress;
-use super::check_owner;
 use super::frame::{AlignedBytes, Frame, Payload};
+use super::{check_owner, numpy};
 use crate::border::released;
 use crate::errors;
 
@@ -173,6 +173,7 @@ impl RingReader {
                 return Err(PyValueError::new_err(format!("mode {other:?} is neither \"map\" nor \"copy\"")));
             }
         };
+        numpy::load(py)?;
         let open = || {
             let bases = BaseDirs::open(&base_dirs)?;
             Ok(if copies {

@@ -16,8 +16,8 @@ use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 
 use super::address::RingAddress;
 use super::buffers::Incoming;
-use super::check_owner;
 use super::claim::Claim;
+use super::{check_owner, numpy};
 use crate::aeron::AeronPublication;
 use crate::border::released;
 use crate::errors;
@@ -163,6 +163,7 @@ impl RingWriter {
         descriptors: Option<&AeronPublication>,
         stamp_descriptors: bool,
     ) -> PyResult<Self> {
+        numpy::load(py)?;
         let open = || tp_core::ring::RingWriter::open(&address.0, &BaseDirs::open(&base_dirs)?);
         let ring = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         let max_payload_bytes = ring.max_payload_bytes();
