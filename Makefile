@@ -78,7 +78,7 @@ test-python: $(STAMPS)/native ## Unit, property, conformance and integration tes
 
 .PHONY: bench
 bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goal; saved in bench-results/.
-	@tools/say "measuring (about two minutes; close other programs)"
+	@tools/say "measuring (about half a minute; close other programs)"
 	@python bench/foundation.py
 
 ##@ Slow suites and the C library
