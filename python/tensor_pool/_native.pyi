@@ -17,6 +17,7 @@ __all__ = [
     "Claim",
     "Frame",
     "FrameDescriptor",
+    "FramePrefix",
     "FrameProgress",
     "RingAddress",
     "RingReader",
@@ -263,8 +264,11 @@ class RingReader:
     def read(self, seq: int) -> Frame | None:
         """Frame `seq`, or `None` (and a count in `drops`) when it can't be taken."""
 
-    def read_prefix(self, seq: int, filled_bytes: int) -> Frame | None:
-        """What is there of frame `seq`, of which the producer has reported `filled_bytes`: provisional."""
+    def read_prefix(self, seq: int, filled_bytes: int) -> FramePrefix | None:
+        """What is there of frame `seq`, of which the producer has reported `filled_bytes`.
+
+        `None` when nothing can be had, which is always so in copy mode.
+        """
 
     def wait(self, timeout: float) -> bool:
         """Sleeps until the producer rings, for at most `timeout` seconds; did it since the last `poll`?"""
@@ -367,10 +371,6 @@ class Frame:
         """Is the payload still in shared memory?"""
 
     @property
-    def usable_bytes(self) -> int | None:
-        """For a frame that is still being written: how many bytes from the start mean something."""
-
-    @property
     def array(self) -> NDArray[Any]:
         """A read-only array over the payload, without a copy."""
 
@@ -399,6 +399,43 @@ class Frame:
         copy: bool | None = None,
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class FramePrefix:
+    """A private copy of what there is of a frame that its producer is still writing.
+
+    Provisional: the rest may never come, and the producer may give the frame up. `state` tells what became of
+    it.
+    """
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def usable_bytes(self) -> int:
+        """How many bytes from the start mean something; the rest of the array is zero."""
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole payload."""
+
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of the element type."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In bytes."""
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """A read-only array of the whole shape."""
+
+    def state(self) -> Literal["in_progress", "committed", "gone"]:
+        """What became of the frame."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 # --- Hot messages and small functions ---------------------------------------------------------------
 

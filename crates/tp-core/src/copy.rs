@@ -6,7 +6,9 @@
 //!
 //! * on x86-64 the loops are inline assembly, whose meaning is the machine's, not the compiler's;
 //! * elsewhere, and with the feature `portable-copy`, they are relaxed atomic loads and stores, word by
-//!   word. Sanitizers and Miri see those, but not what assembly does.
+//!   word. Sanitizers and Miri see those, but not what assembly does. (Where the two sides differ in
+//!   alignment they go byte by byte, and may meet the word stores of another process: a mix of sizes that
+//!   Rust's memory model leaves open and hardware does not.)
 //!
 //! Large copies bypass the cache ([`Locality::Streaming`]): a ring that doesn't fit into the last cache
 //! would otherwise be read from memory before it is overwritten. Four pages are copied side by side,

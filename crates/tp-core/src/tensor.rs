@@ -123,6 +123,13 @@ impl Tensor {
             *to = u64::try_from(*stride).map_err(|_| DropReason::NegativeStride)?;
         }
         tensor.resolve_strides()?;
+        // Also without elements a shape must be one that somebody could address: NumPy and others multiply
+        // the other dimensions.
+        let mut sizes = tensor.shape().iter().map(|dim| i64::from((*dim).max(1)));
+        let bytes = sizes.try_fold(i64::from(dtype.element_bytes()), i64::checked_mul);
+        if tensor.shape().contains(&0) && bytes.is_none() {
+            return Err(DropReason::ExtentBeyondValues);
+        }
         if progress_unit == ProgressUnit::Columns && dims.len() < 2 {
             return Err(DropReason::ProgressUnit);
         }

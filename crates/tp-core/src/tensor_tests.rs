@@ -93,6 +93,12 @@ fn huge_dimensions_never_overflow() {
     );
 }
 
+#[test]
+fn an_empty_shape_must_still_be_addressable() {
+    assert_eq!(row(&[i32::MAX, i32::MAX, i32::MAX, 0], &[]).unwrap_err(), Why::ExtentBeyondValues);
+    assert!(row(&[i32::MAX, 2, 0], &[]).is_ok());
+}
+
 // req: WIRE-8.2-1, WIRE-8.2-17
 #[test]
 fn a_header_survives_the_round_trip_and_leaves_no_rest() {

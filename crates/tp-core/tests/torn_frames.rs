@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::{BaseDirs, CreateOptions};
 use tp_core::ring::{
-    Borrowed, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter, SnapshotReader,
+    Borrowed, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter, SnapshotReader, Source,
     create_ring,
 };
 use tp_core::seqlock::Commit;
@@ -144,10 +144,6 @@ fn read_newest(job: Job, newest: impl Fn() -> Option<u64>, mut read: impl FnMut(
     }
 }
 
-fn newest(commits: impl Iterator<Item = Commit>) -> Option<u64> {
-    commits.filter(|commit| commit.is_committed()).map(Commit::seq).max()
-}
-
 /// Copies a borrowed frame, then looks whether it was still there.
 fn check_copy(job: Job, frame: &Borrowed, buffer: &mut [u8], tally: &mut Tally) {
     let record = frame.record();
@@ -178,7 +174,7 @@ fn read_mapped(
         Ok(frame) => check(&frame, tally),
         Err(reason) => tally.drop(seq, reason),
     };
-    read_newest(job, || newest(ring.commits()), read)
+    read_newest(job, || ring.newest(), read)
 }
 
 fn read_copies(job: Job, address: &RingAddress, bases: &BaseDirs) -> Tally {
@@ -197,7 +193,7 @@ fn read_snapshots(job: Job, address: &RingAddress, bases: &BaseDirs) -> Tally {
         Ok((record, bytes)) => tally.judge(seq, job.describes(&record) && is_payload(seq, &bytes), true),
         Err(reason) => tally.drop(seq, reason),
     };
-    read_newest(job, || newest(ring.commits().unwrap().into_iter()), read)
+    read_newest(job, || ring.newest(), read)
 }
 
 /// Follows the ring as a consumer does: in order, asleep while there is nothing.
@@ -208,7 +204,9 @@ fn follow(job: Job, address: &RingAddress, bases: &BaseDirs) -> Tally {
     while cursor.next_seq() < job.frames {
         match cursor.poll(&ring, &drops) {
             Polled::Frame(frame) => check_copy(job, &frame, &mut buffer, &mut tally),
-            Polled::Idle if !ring.wait(cursor.bell(), Duration::from_millis(10)) => cursor.search_again(),
+            Polled::Idle if !ring.doorbell().wait(cursor.bell(), Duration::from_millis(10)) => {
+                cursor.search_again()
+            }
             Polled::Idle => {}
         }
     }

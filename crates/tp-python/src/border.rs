@@ -1,16 +1,22 @@
 //! Crossing between Python and native code: who holds the interpreter's lock, signals, and the interpreter's end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 use tp_aeron::OwnerProcess;
+use tp_core::copy::{Locality, racy_copy};
 
 use crate::errors::TRANSPORT;
 
 /// Signals are looked for at least this often inside a call that waits.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Longer time-outs than this mean for ever.
+const LONGEST_TIMEOUT_S: f64 = 1e9;
 /// Between two looks at what is waited for.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the interpreter's end waits for threads to come back from native code.
@@ -72,8 +78,54 @@ pub fn wait_for<T: Send, E: Send>(
         if timed_out {
             return Ok(None);
         }
-        if EXITING.load(Ordering::SeqCst) {
-            return Err(TRANSPORT.new_err(py, "the interpreter is exiting", None));
+        check_not_exiting(py)?;
+    }
+}
+
+/// Sleeps up to `timeout` seconds in slices without the interpreter's lock; `sleep` says whether it was woken.
+/// Lets Ctrl-C in.
+///
+/// # Errors
+/// What a signal handler raised; an error when the interpreter exits; a time-out that is no number.
+pub fn sleep_in_slices(
+    py: Python<'_>,
+    timeout: f64,
+    sleep: impl Fn(Duration) -> bool + Sync,
+) -> PyResult<bool> {
+    if timeout.is_nan() {
+        return Err(PyValueError::new_err("timeout is not a number"));
+    }
+    let timeout = Duration::from_secs_f64(timeout.clamp(0.0, LONGEST_TIMEOUT_S));
+    let start = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(start.elapsed());
+        let woken = released(py, || sleep(left.min(SIGNAL_CHECK_INTERVAL)));
+        py.check_signals()?;
+        if woken || left <= SIGNAL_CHECK_INTERVAL {
+            return Ok(woken);
+        }
+        check_not_exiting(py)?;
+    }
+}
+
+fn check_not_exiting(py: Python<'_>) -> PyResult<()> {
+    if EXITING.load(Ordering::SeqCst) {
+        return Err(TRANSPORT.new_err(py, "the interpreter is exiting", None));
+    }
+    Ok(())
+}
+
+/// Locks `mutex` without holding the interpreter's lock while waiting: whoever holds the mutex may need it.
+///
+/// The rule that makes this safe: nobody runs Python code while holding the mutex, not even to make an
+/// exception. Garbage collection may run anywhere in Python code, and drop a handle that wants the mutex.
+pub fn lock<'m, T: Send>(py: Python<'_>, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            // What the mutex protects is whole after every store, also if a panic came in between.
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => released(py, || drop(mutex.lock())),
         }
     }
 }
@@ -93,4 +145,40 @@ pub fn watch_interpreter_exit(py: Python<'_>) -> PyResult<()> {
     })?;
     py.import("atexit")?.call_method1("register", (on_exit,))?;
     Ok(())
+}
+
+/// The bytes of a contiguous buffer that others may write to meanwhile: a view of shared memory, or an array that
+/// another thread fills. Read through racy copies only.
+pub struct SharedBytes {
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: only read, by racy copies, while the buffer is held.
+unsafe impl Sync for SharedBytes {}
+
+impl SharedBytes {
+    const BLOCK: usize = 64 << 10;
+
+    /// Of a contiguous buffer, which must be held as long as this is used.
+    pub fn of(buffer: &PyUntypedBuffer) -> Self {
+        Self { start: buffer.buf_ptr().cast(), len: buffer.len_bytes() }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A private copy, block by block.
+    pub fn blocks(&self) -> impl Iterator<Item = Vec<u8>> {
+        (0..self.len).step_by(Self::BLOCK).map(|at| {
+            let mut block = vec![0; Self::BLOCK.min(self.len - at)];
+            // SAFETY: inside the buffer, and into memory of our own.
+            unsafe {
+                racy_copy(block.as_mut_ptr(), self.start.add(at), block.len(), Locality::Cached);
+            }
+            block
+        })
+    }
 }

@@ -71,6 +71,13 @@ pub fn closed(py: Python<'_>, what: &str) -> PyErr {
     CLOSED.new_err(py, format!("the {what} is closed"), None)
 }
 
+/// `ForkedProcessError` for `what`.
+pub fn forked(py: Python<'_>, what: &str) -> PyErr {
+    let message = format!("the {what} belongs to the process that this one was forked from");
+    let hint = format!("make the {what} in the child, or start processes with `spawn`");
+    FORKED.new_err(py, message, Some(&hint))
+}
+
 /// A region that can't be made, opened or trusted.
 pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
     let (class, hint) = match failure {

@@ -7,12 +7,12 @@ use tp_core::drops::DropReason;
 use tp_core::layout::TABLES;
 use tp_core::uri::{RegionUri, UriError};
 
-use crate::border::released;
+use crate::border::{SharedBytes, released};
 use crate::errors;
 
 fn uri_error(py: Python<'_>, what: &str, failure: &UriError) -> PyErr {
-    let hint = "region URIs look like shm:file?path=/dev/shm/...";
-    errors::REGION_URI.new_err(py, format!("{what:?} is not a region URI: {failure}"), Some(hint))
+    let message = format!("{what:?} is not a region URI: {failure}");
+    errors::REGION_URI.new_err(py, message, Some(errors::URI_HINT))
 }
 
 /// Takes a region URI apart: `(path, require_hugepages)`.
@@ -37,13 +37,9 @@ pub fn crc32c(py: Python<'_>, data: &Bound<'_, PyAny>, crc: u32) -> PyResult<u32
     if !buffer.is_c_contiguous() {
         return Err(errors::TENSOR_LAYOUT.new_err(py, "the buffer is not contiguous", None));
     }
-    let (start, len) = (buffer.buf_ptr() as usize, buffer.len_bytes());
-    // SAFETY: the buffer has `len` bytes and is released after the call.
-    let sum = || unsafe {
-        let bytes = if len == 0 { &[][..] } else { std::slice::from_raw_parts(start as *const u8, len) };
-        tp_core::crc::crc32c_append(crc, bytes)
-    };
-    Ok(if len >= 1 << 16 { released(py, sum) } else { sum() })
+    let source = SharedBytes::of(&buffer);
+    let sum = || source.blocks().fold(crc, |crc, block| tp_core::crc::crc32c_append(crc, &block));
+    Ok(if source.len() >= 1 << 16 { released(py, sum) } else { sum() })
 }
 
 /// The offsets that Rust uses, for the comparison with the schemas:

@@ -25,14 +25,12 @@ mod _native {
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]
     use super::ring::{
-        Claim, Frame, FrameDescriptor, FrameProgress, RingAddress, RingReader, RingWriter, create_ring,
-        wait_any,
+        Claim, Frame, FrameDescriptor, FramePrefix, FrameProgress, RingAddress, RingReader, RingWriter,
+        create_ring, wait_any,
     };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Log lines of the Rust crates become records of Python's logging.
-        pyo3_log::init();
         border::watch_interpreter_exit(module.py())?;
         module.add("DROP_REASONS", functions::drop_reasons(module.py())?)
     }

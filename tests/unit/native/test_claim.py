@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from tensor_pool import errors
+from tensor_pool import _native, errors
 from tensor_pool.datatypes import Dtype
 
 
@@ -57,14 +58,32 @@ def test_readers_follow_a_frame_in_progress(make_ring):
     slot.write_header()
     slot.array[:2] = 7
     prefix = reader.read_prefix(0, 32)
-    assert (prefix.usable_bytes, prefix.shape, prefix.borrowed) == (32, (4, 16), False)
+    assert isinstance(prefix, _native.FramePrefix)
+    assert (prefix.seq, prefix.usable_bytes, prefix.nbytes) == (0, 32, 64)
+    assert (prefix.dtype, prefix.shape, prefix.strides) == ("uint8", (4, 16), (16, 1))
+    assert prefix.state() == "in_progress"
     assert prefix.array[:2].tolist() == [[7] * 16] * 2
     assert not prefix.array[2:].any()
     assert reader.poll() is None
     slot.commit()
-    assert reader.poll().usable_bytes is None
+    assert prefix.state() == "committed"
+    assert reader.poll().seq == 0
     assert reader.read_prefix(8, 32) is None
     assert ring.reader("copy").read_prefix(0, 32) is None
+
+
+def test_the_prefix_of_a_frame_that_was_given_up_says_so(make_ring):
+    ring = make_ring(nslots=2)
+    writer, reader = ring.writer(), ring.reader()
+    slot = writer.claim((16,), Dtype.UINT8)
+    slot.write_header()
+    prefix = reader.read_prefix(0, 8)
+    assert not hasattr(prefix, "still_valid"), "nobody may take it for a frame"
+    slot.abort()
+    assert prefix.state() == "in_progress", "as far as anybody can see"
+    for _ in range(2):
+        writer.publish(b"next")
+    assert prefix.state() == "gone"
 
 
 def test_the_array_is_read_only_once_the_slot_is_everybodys(make_ring):
@@ -77,6 +96,18 @@ def test_the_array_is_read_only_once_the_slot_is_everybodys(make_ring):
         assert not array.flags.writeable
         with pytest.raises(errors.ClaimError, match="already"):
             memoryview(slot)
+
+
+def test_asking_for_the_array_again_and_again_costs_nothing(make_ring):
+    slot = make_ring().writer().claim((4,), Dtype.UINT8)
+    array = slot.array
+    assert slot.array is array
+    tracemalloc.start()
+    for n in range(20_000):
+        slot.array[n % 4] = 1
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 100_000
 
 
 def test_claims_end_once_and_in_order(make_ring):

@@ -20,8 +20,13 @@ def _only_voluntary_switches():
     sys.setswitchinterval(before)
 
 
-def others_ran_during(call) -> bool:
-    """Did another thread run between the start and the end of `call`?"""
+def others_run_during(call) -> bool:
+    """Does another thread run during `call`? On a busy machine it may take a few tries to get a core."""
+    return any(other_ran_during(call) for _ in range(50))
+
+
+def other_ran_during(call) -> bool:
+    """Did another thread run between the start and the end of this one call?"""
     ready, go, during = threading.Event(), threading.Lock(), []
     go.acquire()
     finished = False
@@ -50,19 +55,19 @@ def pair(make_ring):
 def test_large_copies_release_the_lock(pair):
     writer, reader, snapshot = pair
     array, out = np.ones(BIG, "u1"), np.empty(BIG, "u1")
-    assert others_ran_during(writer.prefault)
-    assert others_ran_during(lambda: writer.publish(array))
+    assert others_run_during(writer.prefault)
+    assert others_run_during(lambda: writer.publish(array))
     frame = reader.poll()
-    assert others_ran_during(lambda: frame.copy_into(out))
-    assert others_ran_during(frame.copy)
-    assert others_ran_during(snapshot.poll)
+    assert others_run_during(lambda: frame.copy_into(out))
+    assert others_run_during(frame.copy)
+    assert others_run_during(lambda: (snapshot.seek(snapshot.newest()), snapshot.poll()))
 
 
 def test_waiting_releases_the_lock(pair):
     _, reader, _ = pair
     assert reader.poll() is None
-    assert others_ran_during(lambda: reader.wait(0.01))
+    assert others_run_during(lambda: reader.wait(0.01))
 
 
 def test_the_check_itself_can_fail(pair):
-    assert not others_ran_during(lambda: sum(range(1000)))
+    assert not others_run_during(lambda: sum(range(1000)))

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from tensor_pool import _native, errors
@@ -194,6 +195,126 @@ def test_a_second_writer_goes_on_where_the_first_stopped(make_ring):
         assert (second.next_seq, second.publish(b"y")) == (3, 3)
     reader = ring.reader()
     assert [reader.poll().seq for _ in range(4)] == [0, 1, 2, 3]
+
+
+RING_OF_ARGV = """
+import sys, threading, time
+import numpy as np
+from tensor_pool import _native, errors
+directory = sys.argv[1]
+address = _native.RingAddress(stream_id=10_000, epoch=5, nslots=8,
+    header_uri=f"shm:file?path={directory}/header.ring",
+    pools=[(1, 4096, f"shm:file?path={directory}/1.pool")])
+writer = _native.RingWriter(address, base_dirs=[directory])
+reader = _native.RingReader(address, base_dirs=[directory])
+"""
+
+
+def test_raising_and_dropping_claims_in_two_threads_never_deadlocks(make_ring):
+    result = run(
+        RING_OF_ARGV
+        + """
+sys.setswitchinterval(1e-6)
+end = time.monotonic() + 2
+def refused():
+    while time.monotonic() < end:
+        try:
+            writer.claim((1 << 20,), 1)
+        except errors.FrameTooLargeError:
+            pass
+def dropped():
+    while time.monotonic() < end:
+        try:
+            claim = writer.claim((1,), 1)
+            del claim
+        except errors.ClaimError:
+            pass  # the other thread was stopped in between for more than a ring
+threads = [threading.Thread(target=work) for work in (refused, dropped, refused, dropped)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("done")
+""",
+        str(make_ring().directory),
+    )
+    assert (result.stdout, result.stderr) == ("done\n", "")
+
+
+def test_a_finaliser_may_use_the_reader_while_it_raises(make_ring):
+    result = run(
+        RING_OF_ARGV
+        + """
+import gc
+class Watcher:
+    def __init__(self): self.me = self
+    def __del__(self): reader.next_seq
+gc.set_threshold(1)
+reader.close()
+for _ in range(200):
+    Watcher()
+    try:
+        reader.poll()
+    except errors.ClosedError:
+        pass
+print("done")
+""",
+        str(make_ring().directory),
+    )
+    assert result.stdout == "done\n", result.stderr
+
+
+@pytest.mark.parametrize("call", ["reader.wait(3600)", "_native.wait_any([reader], 3600)"])
+def test_the_interpreter_ends_while_a_daemon_thread_waits(make_ring, call):
+    start = time.monotonic()
+    result = run(
+        RING_OF_ARGV
+        + f"""
+assert reader.poll() is None
+waiting = threading.Event()
+def wait():
+    waiting.set()
+    try:
+        {call}
+    except errors.TransportError:
+        pass
+threading.Thread(target=wait, daemon=True).start()
+waiting.wait()
+print("done")
+""",
+        str(make_ring().directory),
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+    assert time.monotonic() - start < 20
+
+
+def test_a_forked_child_may_ask_whether_a_busy_handle_is_closed(make_ring):
+    ring = make_ring(nslots=2, strides=(1 << 25,))
+    writer = ring.writer()
+    array, stop = np.ones(1 << 25, "u1"), threading.Event()
+
+    def publish() -> None:
+        while not stop.is_set():
+            writer.publish(array)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if writer.closed and "closed" in repr(writer) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "x", None])
+def test_time_outs_that_are_no_numbers_are_refused(make_ring, timeout):
+    reader = make_ring().reader()
+    assert reader.poll() is None
+    with pytest.raises((ValueError, TypeError)):
+        reader.wait(timeout)
+    assert not reader.wait(-5)
 
 
 def test_importing_the_native_module_opens_nothing():

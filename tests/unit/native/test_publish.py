@@ -85,6 +85,23 @@ def shared_ring(tmp_path_factory):
     )
 
 
+def test_elements_that_are_not_aligned_arrive_too(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    raw = np.arange(200, dtype="u1")
+    for dtype in ("<u2", "<f4", "<i8"):
+        odd = np.ndarray((3, 3), dtype, buffer=raw, offset=1, strides=(48, 16))
+        assert not odd.flags.c_contiguous
+        writer.publish(odd)
+        np.testing.assert_array_equal(reader.poll().array, odd)
+
+
+def test_a_too_large_strided_array_is_too_large_before_it_is_packed(make_ring):
+    huge = np.broadcast_to(np.zeros(1, "f8"), (1 << 20, 1 << 10))
+    with pytest.raises(errors.FrameTooLargeError):
+        make_ring().writer().publish(huge)
+
+
 def test_contiguous_arrays_keep_their_order(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -101,6 +102,28 @@ def test_seek(make_ring):
     assert (reader.poll().seq, reader.poll(), reader.gaps) == (5, None, 0)
     reader.seek(2)
     assert reader.poll().seq == 2
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_a_ring_full_of_lies_costs_a_poll_no_time(make_ring, mode):
+    ring = make_ring(nslots=1 << 16, strides=(64,), allocate=False)
+    reader = ring.reader(mode)
+    slots = np.memmap(ring.directory / "header.ring", "u8", "r+", offset=64, shape=(1 << 16, 32))
+    slots[:, 0] = (np.arange(1 << 16, dtype="u8") + (1 << 40)) << np.uint64(1)
+    start = time.process_time()
+    assert reader.poll() is None
+    assert time.process_time() - start < 2, "a handful of searches, not one a slot"
+
+
+@pytest.mark.parametrize("shape", [(2**31 - 1, 2**31 - 1, 2**31 - 1, 0)])
+def test_shapes_that_nobody_can_address_are_dropped(make_ring, shape):
+    ring = make_ring()
+    ring.writer().publish(np.zeros((1, 1, 1, 0), "u1"))
+    spoil(ring, 0, 72 + 11, struct.pack("<4i", *shape))
+    spoil(ring, 0, 72 + 43, bytes(16))
+    reader = ring.reader()
+    assert reader.poll() is None
+    assert reader.drops == {"extent_beyond_values": 1}
 
 
 @pytest.mark.parametrize("mode", ["map", "copy"])

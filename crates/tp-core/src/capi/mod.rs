@@ -76,7 +76,7 @@ impl From<RegionError> for Failure {
     fn from(error: RegionError) -> Self {
         let status = match &error {
             RegionError::Uri { .. } => Status::Uri,
-            RegionError::Geometry(_) => Status::Geometry,
+            RegionError::Geometry(_) | RegionError::NoBaseDirs => Status::Geometry,
             RegionError::NotContained { .. } => Status::NotContained,
             RegionError::Full { .. } => Status::NoSpace,
             RegionError::Io { .. } => Status::Io,

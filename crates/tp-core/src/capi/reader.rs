@@ -1,17 +1,15 @@
 //! Reading frames from C.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::address::{CAddress, base_dirs};
 use super::frame::CInfo;
 use super::{Failure, Status, call, close, dropped, given, given_many, put, text};
-use crate::doorbell::{self, Doorbell};
+use crate::doorbell;
 use crate::drops::{DropCounters, DropReason};
-use crate::ring::{Borrowed, Cursor, Polled, RingReader, SnapshotReader, Source};
-use crate::seqlock::Commit;
-use crate::slot::FrameRecord;
+use crate::ring::{AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
 /// Read with system calls, and hand out private copies.
 const READ_COPIES: u32 = 1;
@@ -21,109 +19,13 @@ const READ_RELAXED_STRIDE: u32 = 2;
 /// `tp_reader`.
 #[derive(Debug)]
 pub struct CReader {
-    ring: Ring,
+    ring: AnyReader,
     cursor: Mutex<Cursor>,
     drops: DropCounters,
 }
 
-/// The two ways to read.
-#[derive(Debug)]
-enum Ring {
-    Mapped(Arc<RingReader>),
-    Copied(SnapshotReader),
-}
-
 /// `tp_view`.
-#[derive(Debug)]
-pub enum CView {
-    /// Still in shared memory, which it keeps mapped.
-    Borrowed(Borrowed),
-    /// A private copy that was whole when it was made.
-    Owned(FrameRecord, Box<[u8]>),
-}
-
-impl CView {
-    fn info(&self) -> CInfo {
-        match self {
-            Self::Borrowed(frame) => CInfo::new(frame.record(), frame.payload()),
-            Self::Owned(record, bytes) => CInfo::new(record, record.pool.map(|_| bytes.as_ptr())),
-        }
-    }
-
-    fn still_valid(&self) -> bool {
-        match self {
-            Self::Borrowed(frame) => frame.still_valid(),
-            Self::Owned(..) => true,
-        }
-    }
-
-    /// Copies the first `length` bytes of the payload, which has as many; is the copy whole?
-    ///
-    /// # Safety
-    /// `target` must be valid for writes of `length` bytes.
-    unsafe fn copy_to(&self, target: *mut u8, length: usize) -> bool {
-        if length == 0 {
-            return self.still_valid();
-        }
-        // SAFETY: the caller's promise.
-        let out = unsafe { std::slice::from_raw_parts_mut(target, length) };
-        match self {
-            Self::Borrowed(frame) => frame.copy_to(out),
-            Self::Owned(_, bytes) => {
-                out.copy_from_slice(&bytes[..length]);
-                true
-            }
-        }
-    }
-}
-
-impl Ring {
-    fn doorbell(&self) -> Doorbell<'_> {
-        match self {
-            Self::Mapped(ring) => ring.doorbell(),
-            Self::Copied(ring) => ring.doorbell(),
-        }
-    }
-}
-
-impl Source for Ring {
-    type Frame = CView;
-
-    fn bell(&self) -> u32 {
-        match self {
-            Self::Mapped(ring) => ring.bell(),
-            Self::Copied(ring) => ring.bell(),
-        }
-    }
-
-    fn nslots(&self) -> u64 {
-        match self {
-            Self::Mapped(ring) => ring.nslots(),
-            Self::Copied(ring) => ring.nslots(),
-        }
-    }
-
-    fn look(&self, seq: u64) -> Result<Commit, DropReason> {
-        match self {
-            Self::Mapped(ring) => ring.look(seq),
-            Self::Copied(ring) => ring.look(seq),
-        }
-    }
-
-    fn each_commit(&self, visit: impl FnMut(Commit)) {
-        match self {
-            Self::Mapped(ring) => Source::each_commit(ring, visit),
-            Self::Copied(ring) => Source::each_commit(ring, visit),
-        }
-    }
-
-    fn take(&self, seq: u64) -> Result<CView, DropReason> {
-        match self {
-            Self::Mapped(ring) => ring.take(seq).map(CView::Borrowed),
-            Self::Copied(ring) => ring.take(seq).map(|(record, bytes)| CView::Owned(record, bytes.into())),
-        }
-    }
-}
+pub type CView = AnyFrame;
 
 impl CReader {
     fn cursor(&self) -> MutexGuard<'_, Cursor> {
@@ -144,7 +46,7 @@ unsafe fn hand_out(frame: CView, view: *mut *mut CView, info: *mut CInfo) -> Res
     // SAFETY: null or valid, by the contract of the interface.
     unsafe {
         if !info.is_null() {
-            put(info, frame.info(), "info")?;
+            put(info, CInfo::new(frame.record(), frame.payload()), "info")?;
         }
         put(view, Box::into_raw(Box::new(frame)), "view")?;
     }
@@ -172,11 +74,8 @@ pub unsafe extern "C" fn tp_reader_open(
             put(out, std::ptr::null_mut(), "out")?;
             let (address, bases) = (given(ring, "ring")?.address()?, base_dirs(directories, ndirectories)?);
             let relaxed = flags & READ_RELAXED_STRIDE != 0;
-            let ring = if flags & READ_COPIES != 0 {
-                Ring::Copied(SnapshotReader::open(&address, &bases, relaxed)?)
-            } else {
-                Ring::Mapped(Arc::new(RingReader::open(&address, &bases, relaxed)?))
-            };
+            let mode = if flags & READ_COPIES != 0 { ReadMode::Copy } else { ReadMode::Map };
+            let ring = AnyReader::open(&address, &bases, mode, relaxed)?;
             let reader = CReader { ring, cursor: Mutex::default(), drops: DropCounters::default() };
             put(out, Box::into_raw(Box::new(reader)), "out")?;
         }
@@ -339,7 +238,10 @@ pub unsafe extern "C" fn tp_reader_drops(
 pub unsafe extern "C" fn tp_view_info(view: *const CView, out: *mut CInfo) -> c_int {
     call(|| {
         // SAFETY: by the contract of the interface.
-        unsafe { put(out, given(view, "view")?.info(), "out") }?;
+        unsafe {
+            let view = given(view, "view")?;
+            put(out, CInfo::new(view.record(), view.payload()), "out")?;
+        }
         Ok(Status::Ok)
     })
 }
@@ -366,12 +268,16 @@ pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, b
     call(|| {
         // SAFETY: by the contract of the interface.
         let view: &CView = unsafe { given(view, "view") }?;
-        let length = bytes.min(view.info().length) as usize;
+        let length = bytes.min(view.record().header.values_len_bytes.into()) as usize;
         if length > 0 && target.is_null() {
             return Err(Failure::argument("target is null"));
         }
-        // SAFETY: not null unless empty, and as long as the caller says.
-        let whole = unsafe { view.copy_to(target.cast(), length) };
+        let out = match length {
+            0 => &mut [][..],
+            // SAFETY: not null, and as long as the caller says.
+            _ => unsafe { std::slice::from_raw_parts_mut(target.cast(), length) },
+        };
+        let whole = view.copy_to(out);
         if whole { Ok(Status::Ok) } else { Err(dropped(DropReason::ChangedWhileReading)) }
     })
 }

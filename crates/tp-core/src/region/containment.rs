@@ -33,9 +33,7 @@ impl BaseDirs {
         let dirs =
             dirs.into_iter().map(|dir| open_one(dir.as_ref())).collect::<Result<Vec<_>, RegionError>>()?;
         if dirs.is_empty() {
-            return Err(RegionError::Geometry(
-                "no base directory is allowed, so no region can be opened".into(),
-            ));
+            return Err(RegionError::NoBaseDirs);
         }
         Ok(Self(dirs))
     }

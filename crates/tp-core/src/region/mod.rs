@@ -30,6 +30,9 @@ pub enum RegionError {
         /// What is wrong with it.
         source: UriError,
     },
+    /// Nothing may be opened at all.
+    #[error("no base directory is allowed, so no region can be opened")]
+    NoBaseDirs,
     /// The announced numbers don't make a ring.
     #[error("geometry: {0}")]
     Geometry(String),

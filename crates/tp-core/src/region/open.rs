@@ -28,16 +28,17 @@ pub struct RegionFile {
 impl RegionFile {
     /// Opens the file behind `uri` below one of `bases` and checks that it is the region `want`.
     pub fn open(uri: &str, want: Superblock, bases: &BaseDirs, access: Access) -> Result<Self, RegionError> {
-        Self::open_with(uri, want, bases, access, || {})
+        Self::open_with(uri, want, bases, access, || {}, huge_page_bytes)
     }
 
-    /// `between` runs between the check of the path and the opening: tests swap the file there.
+    /// For tests: `between` runs between the check of the path and the opening, `huge_page_bytes` verifies.
     fn open_with(
         uri: &str,
         want: Superblock,
         bases: &BaseDirs,
         access: Access,
         between: impl FnOnce(),
+        huge_page_bytes: impl FnOnce(&File, &Path) -> Result<Option<u64>, RegionError>,
     ) -> Result<Self, RegionError> {
         let parsed =
             RegionUri::parse(uri).map_err(|source| RegionError::Uri { uri: uri.to_owned(), source })?;

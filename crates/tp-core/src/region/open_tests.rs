@@ -90,6 +90,8 @@ fn only_regular_files_are_opened() {
         let error = f.open(&path).unwrap_err();
         assert!(matches!(error, RegionError::NotAFile { .. }), "{path:?}: {error}");
     }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(f.base.to_str().unwrap()), "nothing that was refused is mapped");
     let bases = BaseDirs::open(["/dev"]).unwrap();
     let error = RegionFile::open("shm:file?path=/dev/zero", RING, &bases, Access::Read).unwrap_err();
     assert!(matches!(error, RegionError::NotAFile { .. }), "{error}");
@@ -104,7 +106,7 @@ fn a_file_swapped_between_check_and_open_is_refused() {
     std::fs::copy(&path, &other).unwrap();
     let uri = format!("shm:file?path={}", path.display());
     let swap = || std::fs::rename(&other, &path).unwrap();
-    let error = RegionFile::open_with(&uri, RING, &f.bases, Access::Read, swap).unwrap_err();
+    let error = RegionFile::open_with(&uri, RING, &f.bases, Access::Read, swap, huge_page_bytes).unwrap_err();
     assert!(matches!(error, RegionError::Replaced { .. }), "{error}");
 
     let target = f.base.join("target");
@@ -113,11 +115,21 @@ fn a_file_swapped_between_check_and_open_is_refused() {
         std::fs::remove_file(&path).unwrap();
         symlink(&target, &path).unwrap();
     };
-    let error = RegionFile::open_with(&uri, RING, &f.bases, Access::Read, link).unwrap_err();
+    let error = RegionFile::open_with(&uri, RING, &f.bases, Access::Read, link, huge_page_bytes).unwrap_err();
     assert!(matches!(error, RegionError::NotContained { .. }), "{error}");
 }
 
-// req: WIRE-15.22-7, WIRE-15.22-8, WIRE-15.22-9
+// req: WIRE-15.22-9
+#[test]
+fn huge_pages_that_can_not_be_verified_are_refused_not_taken_for_granted() {
+    let f = Fixture::new();
+    let uri = format!("shm:file?path={}|require_hugepages=true", f.ring().display());
+    let unable = |_: &File, path: &Path| Err(RegionError::io("statfs", path, rustix::io::Errno::NOSYS));
+    let opened = RegionFile::open_with(&uri, RING, &f.bases, Access::Read, || {}, unable);
+    assert!(matches!(opened, Err(RegionError::Io { what: "statfs", .. })), "{opened:?}");
+}
+
+// req: WIRE-15.22-7, WIRE-15.22-8
 #[test]
 fn huge_pages_are_verified() {
     let f = Fixture::new();

@@ -82,6 +82,9 @@ pub enum Polled<F> {
 
 /// How often `poll` goes on beyond the number of slots.
 const SPARE_ROUNDS: u64 = 16;
+/// How often `poll` looks through all slots. Once after a lap and once for skipped numbers is what an honest
+/// ring needs; one whose words lie could ask for it at every slot.
+const SEARCHES: u32 = 3;
 
 /// A place in a ring.
 #[derive(Debug, Default)]
@@ -132,6 +135,7 @@ impl Cursor {
     /// [WIRE-15.21-3]. The doorbell has rung since then: waiting for it ends at once.
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
+        let mut searches_left = SEARCHES;
         for _ in 0..source.nslots() + SPARE_ROUNDS {
             // Before looking, so that a frame committed after the look changes the word (decision M18).
             self.bell = source.bell();
@@ -150,9 +154,15 @@ impl Cursor {
                     // Dropped frames are not errors and not tried again [WIRE-15.21-4].
                     Err(reason) => drops.count(reason),
                 }
-            } else if commit.seq() > self.next {
-                self.skip_to(self.resume_after_lap(source));
-            } else if self.searched == Some(self.bell) || !self.skip_missing(source) {
+                continue;
+            }
+            let lapped = commit.seq() > self.next;
+            if searches_left == 0 || !lapped && self.searched == Some(self.bell) {
+                break;
+            }
+            searches_left -= 1;
+            let found = if lapped { self.resume_after_lap(source) } else { self.skip_missing(source) };
+            if !found {
                 break;
             }
         }
@@ -160,9 +170,11 @@ impl Cursor {
     }
 
     /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
-    fn resume_after_lap<S: Source>(&self, source: &S) -> u64 {
-        let newest = source.newest().unwrap_or(self.next);
-        newest.saturating_sub(source.nslots() * 3 / 4).max(self.next + 1)
+    /// False when nothing is committed at all.
+    fn resume_after_lap<S: Source>(&mut self, source: &S) -> bool {
+        let Some(newest) = source.newest() else { return false };
+        self.skip_to(newest.saturating_sub(source.nslots() * 3 / 4).max(self.next + 1));
+        true
     }
 
     /// Looks ahead for a committed frame; false when there is none.
@@ -271,5 +283,45 @@ mod tests {
         let (mut cursor, drops) = (Cursor::default(), DropCounters::default());
         assert!(matches!(cursor.poll(&Outrunning, &drops), Polled::Idle));
         assert_eq!((cursor.next_seq(), drops.late()), (4 + SPARE_ROUNDS, 4 + SPARE_ROUNDS));
+    }
+
+    /// Every slot claims to hold a frame that is far ahead; only counts how often it is looked through.
+    struct Liar {
+        searches: Cell<u32>,
+        committed: bool,
+    }
+
+    impl Source for Liar {
+        type Frame = u64;
+
+        fn bell(&self) -> u32 {
+            0
+        }
+
+        fn nslots(&self) -> u64 {
+            1 << 20
+        }
+
+        fn look(&self, seq: u64) -> Result<Commit, DropReason> {
+            Ok(Commit::in_progress(seq + (1 << 20)))
+        }
+
+        fn each_commit(&self, mut visit: impl FnMut(Commit)) {
+            self.searches.set(self.searches.get() + 1);
+            visit(if self.committed { Commit::committed(1 << 40) } else { Commit::in_progress(1 << 40) });
+        }
+
+        fn take(&self, seq: u64) -> Result<u64, DropReason> {
+            Ok(seq)
+        }
+    }
+
+    #[test]
+    fn a_ring_that_lies_can_not_make_a_poll_long() {
+        for committed in [false, true] {
+            let liar = Liar { searches: Cell::new(0), committed };
+            assert!(matches!(Cursor::default().poll(&liar, &DropCounters::default()), Polled::Idle));
+            assert!(liar.searches.get() <= SEARCHES, "{} searches", liar.searches.get());
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Rings: one writer, any number of readers, nobody waits for anybody.
 
+mod any;
 mod cursor;
 mod geometry;
 mod reader;
 mod snapshot;
 mod writer;
 
+pub use any::{AlignedBytes, AnyFrame, AnyReader, ReadMode};
 pub use cursor::{Cursor, Polled, Source};
 pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
 pub use reader::{Borrowed, PrefixRead, RingReader};

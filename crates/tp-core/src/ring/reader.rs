@@ -1,7 +1,6 @@
 //! Reading frames where they lie.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Geometry;
 use super::geometry::{RingAddress, RingFiles};
@@ -45,11 +44,6 @@ impl RingReader {
         Doorbell::of(&self.header)
     }
 
-    /// Waits for the word to differ from `seen`.
-    pub fn wait(&self, seen: u32, timeout: Duration) -> bool {
-        self.doorbell().wait(seen, timeout)
-    }
-
     fn slot_offset(&self, seq: u64) -> u64 {
         slot_offset(slot_index(seq, self.geometry().nslots))
     }
@@ -74,10 +68,21 @@ impl RingReader {
     /// Never waits for a commit [WIRE-15.21-3]: a frame that isn't there is a reason to go on.
     #[inline]
     pub fn read(self: &Arc<Self>, seq: u64) -> Result<Borrowed, DropReason> {
+        self.read_with(seq, || {})
+    }
+
+    /// `between` runs between the two looks at the commit word: tests change the slot there.
+    #[inline]
+    pub(super) fn read_with(
+        self: &Arc<Self>,
+        seq: u64,
+        between: impl FnOnce(),
+    ) -> Result<Borrowed, DropReason> {
         let word = self.commit_word(seq);
         let seen = seqlock::begin_read(word);
         expect(seen, seq)?;
         let bytes = self.header.load_slot(self.slot_offset(seq));
+        between();
         let record = slot::decode(&bytes, seq, self.geometry());
         // What a torn header said means nothing, so this comes before its faults.
         if !seqlock::still(word, seen) {
@@ -145,11 +150,6 @@ impl Borrowed {
         &self.record
     }
 
-    /// The ring it lies in.
-    pub fn ring(&self) -> &RingReader {
-        &self.ring
-    }
-
     /// Address of the payload, valid as long as `self` lives; none for an empty one [WIRE-8.2-32].
     #[inline]
     pub fn payload(&self) -> Option<*const u8> {
@@ -193,10 +193,15 @@ impl PrefixRead {
         self.frame.record()
     }
 
+    /// The commit word of the frame's slot now.
+    pub fn commit(&self) -> Commit {
+        seqlock::end_read(self.frame.ring.commit_word(self.record().seq))
+    }
+
     /// Copies the usable bytes; true when the slot still belonged to the frame afterwards.
     pub fn copy_to(&self, out: &mut [u8]) -> bool {
         let len = out.len().min(self.usable_bytes as usize);
         self.frame.copy_bytes(&mut out[..len]);
-        seqlock::end_read(self.frame.ring.commit_word(self.record().seq)).seq() == self.record().seq
+        self.commit().seq() == self.record().seq
     }
 }

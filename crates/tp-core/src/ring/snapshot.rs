@@ -1,9 +1,9 @@
 //! Reading frames through `pread`: slower than a mapping, but a file that shrinks can't kill the reader.
 
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
 
 use super::Geometry;
+use super::any::AlignedBytes;
 use super::cursor::Source;
 use super::geometry::{RingAddress, RingFiles};
 use super::reader::expect;
@@ -61,11 +61,6 @@ impl SnapshotReader {
         Doorbell::of(&self.superblock)
     }
 
-    /// Waits for the word to differ from `seen`.
-    pub fn wait(&self, seen: u32, timeout: Duration) -> bool {
-        self.doorbell().wait(seen, timeout)
-    }
-
     /// The commit word of the slot that `seq` would use.
     pub fn peek(&self, seq: u64) -> Result<Commit, DropReason> {
         let mut word = [0; 8];
@@ -74,12 +69,6 @@ impl SnapshotReader {
         // A system call orders nothing by itself on weakly ordered machines.
         fence(Ordering::SeqCst);
         if read { Ok(Commit(u64::from_le_bytes(word))) } else { Err(DropReason::Truncated) }
-    }
-
-    /// The commit words of all slots; none when the file is too short.
-    pub fn commits(&self) -> Option<Vec<Commit>> {
-        let mut commits = Vec::new();
-        self.each_commit(|commit| commits.push(commit)).then_some(commits)
     }
 
     /// Shows `visit` the commit words of all slots; false when the file is too short.
@@ -134,7 +123,7 @@ impl SnapshotReader {
 }
 
 impl Source for SnapshotReader {
-    type Frame = (FrameRecord, Vec<u8>);
+    type Frame = (FrameRecord, AlignedBytes);
 
     fn bell(&self) -> u32 {
         self.bell_seen().unwrap_or(0)
@@ -154,6 +143,6 @@ impl Source for SnapshotReader {
     }
 
     fn take(&self, seq: u64) -> Result<Self::Frame, DropReason> {
-        self.read(seq, |record| vec![0; record.header.values_len_bytes as usize])
+        self.read(seq, |record| AlignedBytes::new(record.header.values_len_bytes as usize))
     }
 }

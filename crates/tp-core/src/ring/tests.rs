@@ -81,7 +81,7 @@ fn read(reader: &Arc<RingReader>, seq: u64) -> Result<Vec<u8>, DropReason> {
     Ok(out)
 }
 
-// req: WIRE-3-1, WIRE-9-6, WIRE-15.5-1, WIRE-15.22-14, WIRE-15.22-13
+// req: WIRE-3-1, WIRE-15.22-14, WIRE-15.22-13
 #[test]
 fn only_sound_geometries_make_a_ring() {
     let dir = tempfile::tempdir().unwrap();
@@ -210,6 +210,41 @@ fn a_frame_that_changes_while_it_is_read_is_refused() {
     assert!(!frame.still_valid());
     assert_eq!(read(&reader, 0), Err(DropReason::Overwritten));
     assert_eq!(read(&reader, 2), Ok(vec![1; 8]), "the commit word decides, nothing else");
+}
+
+// req: WIRE-8.3-11, WIRE-15.3-2
+#[test]
+fn a_slot_that_changes_between_the_two_looks_is_refused_whatever_it_said() {
+    let r = ring(2, &[64]);
+    let (mut writer, reader) = (r.writer(), r.reader());
+    publish(&mut writer, &[1; 8]);
+    let spoil = || r.raw().store_slot(slot_offset(0), &[0xFF; SLOT_BYTES]);
+    assert!(reader.read_with(0, spoil).is_ok(), "read before, and the word is the same");
+    let begin = || r.raw().word(slot_offset(0)).store(Commit::in_progress(2).0, Ordering::Release);
+    publish(&mut writer, &[1; 8]);
+    assert_eq!(reader.read_with(1, || ()).unwrap().record().seq, 1);
+    let next = || r.raw().word(slot_offset(1)).store(Commit::committed(3).0, Ordering::Release);
+    assert_eq!(reader.read_with(1, next).unwrap_err(), DropReason::ChangedWhileReading);
+    begin();
+    assert_eq!(reader.read_with(0, || ()).unwrap_err(), DropReason::Overwritten);
+}
+
+// req: WIRE-10.2.2-7
+#[test]
+fn a_prefix_with_a_wrong_progress_stride_is_refused() {
+    let r = ring(2, &[256]);
+    let (mut writer, reader) = (r.writer(), r.reader());
+    let rows = Tensor::new(Dtype::F32, MajorOrder::Row, ProgressUnit::Rows, &[4, 5], &[]).unwrap();
+    let header = FrameHeader { tensor: rows, values_len_bytes: 80, timestamp_ns: 1, meta_version: 2 };
+    let claim = writer.claim(80, None).unwrap();
+    writer.write_header(&claim, &header).unwrap();
+    assert_eq!(reader.read_prefix(0, 45).unwrap().usable_bytes, 45, "contiguous: byte by byte");
+    for wrong in [0u32, 16] {
+        let mut slot = r.raw().load_slot(slot_offset(0));
+        put(&mut slot, SLOT_TENSOR + tensor::PROGRESS_STRIDE_BYTES, wrong);
+        r.raw().store_slot(slot_offset(0), &slot);
+        assert_eq!(reader.read_prefix(0, 45).unwrap_err(), DropReason::ProgressStride, "{wrong}");
+    }
 }
 
 /// Publishes one good frame, lets `spoil` change its slot, and says why it is dropped then.
@@ -459,8 +494,11 @@ fn a_truncated_file_ends_a_snapshot_reader_with_a_reason_not_a_signal() {
     assert_eq!(get(), Err(DropReason::Truncated));
     std::fs::OpenOptions::new().write(true).open(r.path("header.ring")).unwrap().set_len(0).unwrap();
     assert_eq!(get(), Err(DropReason::Truncated));
-    assert_eq!((snapshot.bell_seen(), snapshot.commits()), (None, None));
-    assert!(!snapshot.wait(0, std::time::Duration::from_millis(2)), "the kernel says no, without a signal");
+    assert_eq!((snapshot.bell_seen(), snapshot.newest()), (None, None));
+    assert!(
+        !snapshot.doorbell().wait(0, std::time::Duration::from_millis(2)),
+        "the kernel says no, without a signal"
+    );
 }
 
 #[test]

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::{BaseDirs, CreateOptions};
 use tp_core::ring::{
-    Borrowed, Claim, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter, SnapshotReader,
-    Source, create_ring,
+    AlignedBytes, Borrowed, Claim, Cursor, Geometry, Polled, Pool, RingAddress, RingReader, RingWriter,
+    SnapshotReader, Source, create_ring,
 };
 use tp_core::seqlock::Commit;
 use tp_core::slot::{FrameHeader, FrameRecord};
@@ -77,12 +77,12 @@ impl Frame for Borrowed {
     }
 }
 
-impl Frame for (FrameRecord, Vec<u8>) {
+impl Frame for (FrameRecord, AlignedBytes) {
     fn record(&self) -> FrameRecord {
         self.0
     }
     fn payload(&self) -> Vec<u8> {
-        self.1.clone()
+        self.1.as_ref().to_vec()
     }
 }
 

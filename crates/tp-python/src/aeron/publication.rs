@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use tp_aeron::{ExclusivePublication, OfferError};
 
 use super::raise;
-use crate::border::released;
+use crate::border::{SharedBytes, released};
 use crate::errors;
 
 /// Below this length copying a message is quicker than giving the interpreter's lock away and asking for it back.
@@ -44,13 +44,9 @@ impl AeronPublication {
             if !buffer.is_c_contiguous() {
                 return Err(PyBufferError::new_err("a message must be contiguous in memory"));
             }
-            let bytes = match buffer.len_bytes() {
-                0 => &[][..],
-                // SAFETY: the buffer export keeps the memory in place. Other threads could write to it, but only
-                // with the interpreter's lock, which is kept here.
-                length => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), length) },
-            };
-            send(&self.publication, bytes)
+            // Others may write to it meanwhile (it may be a frame in shared memory): send a copy of our own.
+            let bytes = SharedBytes::of(&buffer).blocks().collect::<Vec<_>>().concat();
+            released(py, || send(&self.publication, &bytes))
         };
         match result {
             Ok(position) => Ok(position),

@@ -10,6 +10,7 @@ use tp_core::layout::MAX_DIMS;
 use tp_core::ring::{Claim, RingWriter};
 use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 
+use super::gather;
 use crate::errors;
 
 /// `struct` codes of element types that the wire knows, in native byte order.
@@ -111,42 +112,22 @@ impl Incoming {
         self.tensor.extent_bytes()
     }
 
-    /// Copies the tensor into a claim.
-    pub fn copy_into(&self, writer: &RingWriter, claim: &Claim) {
-        let base = self.buffer.buf_ptr().cast::<u8>().cast_const();
-        if self.packed {
-            // SAFETY: a contiguous buffer has this many bytes.
-            unsafe { writer.copy_into_raw(claim, 0, base, claim.values_len_bytes as usize) };
-        } else if claim.values_len_bytes > 0 {
-            let mut gather = Gather { incoming: self, writer, claim, written: 0 };
-            gather.copy(0, base);
-        }
+    /// The elements in row-major order in memory of their own, unless they lie so already.
+    ///
+    /// Done before a slot is claimed: no reader loses a frame earlier than it must.
+    pub fn pack(&self) -> Option<Vec<u8>> {
+        (!self.packed).then(|| gather::gather(&self.buffer))
     }
-}
 
-/// Packs an array with gaps or reversed axes in row-major order, by the longest runs there are.
-struct Gather<'a> {
-    incoming: &'a Incoming,
-    writer: &'a RingWriter,
-    claim: &'a Claim,
-    written: u32,
-}
-
-impl Gather<'_> {
-    fn copy(&mut self, axis: usize, from: *const u8) {
-        let (dims, strides) = (self.incoming.buffer.shape(), self.incoming.buffer.strides());
-        let item = self.incoming.buffer.item_size();
-        let rest_is_packed = axis == dims.len() || axis + 1 == dims.len() && strides[axis] == item as isize;
-        if rest_is_packed {
-            let run = item * dims[axis..].iter().product::<usize>();
-            // SAFETY: the run lies inside the buffer by the buffer protocol's promise on shape and strides.
-            unsafe { self.writer.copy_into_raw(self.claim, self.written, from, run) };
-            self.written += run as u32;
-            return;
-        }
-        for i in 0..dims[axis] {
-            // SAFETY: as above.
-            self.copy(axis + 1, unsafe { from.offset(i as isize * strides[axis]) });
+    /// Copies the tensor, or what `pack` made of it, into a claim.
+    pub fn copy_into(&self, writer: &RingWriter, claim: &Claim, packed: Option<&[u8]>) {
+        match packed {
+            Some(bytes) => writer.copy_into(claim, 0, bytes),
+            // SAFETY: a contiguous buffer has this many bytes.
+            None => unsafe {
+                let from = self.buffer.buf_ptr().cast::<u8>().cast_const();
+                writer.copy_into_raw(claim, 0, from, claim.values_len_bytes as usize);
+            },
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A slot that is written in place.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -17,6 +17,7 @@ use super::buffers::View;
 use super::check_owner;
 use super::numpy;
 use super::writer::{Announcement, SharedPublisher};
+use crate::border::lock;
 use crate::errors;
 
 /// A slot that is being filled. Committed or aborted exactly once.
@@ -31,8 +32,8 @@ pub struct Claim {
     /// Keeps the payload mapped, also after the writer is closed.
     payload: Payload,
     finished: AtomicBool,
-    /// Arrays that were handed out: made read-only once the slot is no longer ours.
-    arrays: std::sync::Mutex<Vec<Py<PyWeakrefReference>>>,
+    /// The array that was handed out last: made read-only once the slot is no longer ours.
+    array: Mutex<Option<Py<PyWeakrefReference>>>,
 }
 
 struct Payload {
@@ -62,8 +63,8 @@ impl Claim {
             pool,
         };
         let view = View::of(&header.tensor);
-        let (finished, arrays) = (AtomicBool::new(false), Default::default());
-        Self { publisher, owner, claim, header, trace_id, view, payload, finished, arrays }
+        let (finished, array) = (AtomicBool::new(false), Mutex::default());
+        Self { publisher, owner, claim, header, trace_id, view, payload, finished, array }
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -73,11 +74,10 @@ impl Claim {
     /// From here on the slot belongs to the readers, or to the next frame.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.finished.store(true, Ordering::Release);
-        let arrays =
-            std::mem::take(&mut *self.arrays.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        let options = PyDict::new(py);
-        options.set_item(intern!(py, "write"), false)?;
-        for array in arrays.iter().filter_map(|weak| weak.bind(py).upgrade()) {
+        let handed_out = lock(py, &self.array).take();
+        if let Some(array) = handed_out.and_then(|weak| weak.bind(py).upgrade()) {
+            let options = PyDict::new(py);
+            options.set_item(intern!(py, "write"), false)?;
             array.call_method(intern!(py, "setflags"), (), Some(&options))?;
         }
         Ok(())
@@ -104,9 +104,16 @@ impl Claim {
     /// The payload as a writable array. Don't keep it: once committed, the memory is everybody's.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        // The same object while anybody holds it, so that all of them become read-only together.
+        let handed_out = lock(py, &slf.get().array).as_ref().map(|weak| weak.clone_ref(py));
+        if let Some(array) = handed_out.and_then(|weak| weak.bind(py).upgrade()) {
+            return Ok(array);
+        }
         let array = numpy::view(slf.as_any())?;
         let weak = PyWeakrefReference::new(&array)?.unbind();
-        slf.get().arrays.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(weak);
+        let replaced = lock(py, &slf.get().array).replace(weak);
+        drop(replaced);
         Ok(array)
     }
 

@@ -16,6 +16,12 @@ const FLAG_READ_ONLY: u64 = 1;
 const NAME: &CStr = c"dltensor_versioned";
 
 #[repr(C)]
+struct DlVersion {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
 struct DlDevice {
     device_type: i32,
     device_id: i32,
@@ -41,7 +47,7 @@ struct DlTensor {
 
 #[repr(C)]
 struct DlManagedTensorVersioned {
-    version: (u32, u32),
+    version: DlVersion,
     manager_ctx: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut DlManagedTensorVersioned)>,
     flags: u64,
@@ -87,7 +93,7 @@ pub fn capsule<'py>(
     let ndim = tensor.shape().len();
     let mut export = Box::new(Export {
         managed: DlManagedTensorVersioned {
-            version: (1, 0),
+            version: DlVersion { major: 1, minor: 0 },
             manager_ctx: std::ptr::null_mut(),
             deleter: Some(delete),
             flags: FLAG_READ_ONLY,

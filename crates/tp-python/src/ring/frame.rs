@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tp_aeron::OwnerProcess;
 use tp_core::drops::{DropCounters, DropReason};
-use tp_core::ring::Borrowed;
+use tp_core::ring::AnyFrame;
 use tp_core::slot::FrameRecord;
 use tp_core::tensor::MajorOrder;
 
@@ -19,85 +19,38 @@ use super::{dlpack, numpy};
 use crate::border::released;
 use crate::errors;
 
-/// Where the payload is.
-pub enum Payload {
-    /// In shared memory, where the producer may overwrite it any time.
-    Borrowed(Borrowed),
-    /// In private memory, whole and checked.
-    Owned(FrameRecord, AlignedBytes),
-}
-
-impl Payload {
-    fn record(&self) -> &FrameRecord {
-        match self {
-            Self::Borrowed(frame) => frame.record(),
-            Self::Owned(record, _) => record,
-        }
-    }
-
-    fn data(&self) -> *mut u8 {
-        match self {
-            // Nobody looks at the address of an empty tensor, but it must not be null.
-            Self::Borrowed(frame) => {
-                frame.payload().unwrap_or(std::ptr::NonNull::<u64>::dangling().as_ptr().cast()).cast_mut()
-            }
-            Self::Owned(_, bytes) => bytes.words.as_ptr().cast_mut().cast(),
-        }
-    }
-}
-
-/// Private memory, aligned for every element type.
-pub struct AlignedBytes {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl AlignedBytes {
-    /// Of `len` zeros.
-    pub fn new(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(8)], len }
-    }
-}
-
-impl AsMut<[u8]> for AlignedBytes {
-    fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the words have at least `len` initialised bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
-    }
-}
-
 /// One frame: what it is, and a read-only view of its payload.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct Frame {
-    payload: Payload,
+    frame: AnyFrame,
     view: View,
     owner: OwnerProcess,
     stream_id: u32,
     epoch: u64,
     /// Of the reader that found it, so that a frame overwritten while in use is counted there.
     drops: Arc<DropCounters>,
-    usable_bytes: Option<u32>,
 }
 
 impl Frame {
     pub(crate) fn new(
-        payload: Payload,
+        frame: AnyFrame,
         owner: OwnerProcess,
         stream_id: u32,
         epoch: u64,
         drops: Arc<DropCounters>,
     ) -> Self {
-        let view = View::of(&payload.record().header.tensor);
-        Self { payload, view, owner, stream_id, epoch, drops, usable_bytes: None }
-    }
-
-    /// A frame of which only the first bytes are there yet.
-    pub(crate) fn provisional(self, usable_bytes: u32) -> Self {
-        Self { usable_bytes: Some(usable_bytes), ..self }
+        let view = View::of(&frame.record().header.tensor);
+        Self { frame, view, owner, stream_id, epoch, drops }
     }
 
     fn record(&self) -> &FrameRecord {
-        self.payload.record()
+        self.frame.record()
+    }
+
+    /// Address of the payload. Nobody looks at that of an empty tensor, but it must not be null.
+    fn data(&self) -> *mut u8 {
+        let nowhere = std::ptr::NonNull::<u64>::dangling().as_ptr().cast_const().cast();
+        self.frame.payload().unwrap_or(nowhere).cast_mut()
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -110,15 +63,7 @@ impl Frame {
 
     /// Copies and checks; counts and tells when the frame was overwritten.
     fn copy_checked(&self, py: Python<'_>, target: &Target) -> bool {
-        let copy = || match &self.payload {
-            Payload::Borrowed(frame) => frame.copy_to(target.bytes(self.len())),
-            Payload::Owned(_, bytes) => {
-                // SAFETY: initialised, and nobody writes to it any more.
-                let from = unsafe { std::slice::from_raw_parts(bytes.words.as_ptr().cast(), bytes.len) };
-                target.bytes(self.len()).copy_from_slice(from);
-                true
-            }
-        };
+        let copy = || self.frame.copy_to(target.bytes(self.len()));
         let whole = if self.len() >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         if !whole {
             self.drops.count(DropReason::ChangedWhileReading);
@@ -198,22 +143,13 @@ impl Frame {
     /// Is the payload still in shared memory?
     #[getter]
     fn borrowed(&self) -> bool {
-        matches!(self.payload, Payload::Borrowed(_))
-    }
-
-    /// For a frame that is still being written: how many bytes from the start mean something. Else `None`.
-    #[getter]
-    fn usable_bytes(&self) -> Option<u32> {
-        self.usable_bytes
+        matches!(self.frame, AnyFrame::Borrowed(_))
     }
 
     /// Is the payload still the frame's? Ask after using it.
     fn still_valid(&self, py: Python<'_>) -> PyResult<bool> {
         self.check(py)?;
-        Ok(match &self.payload {
-            Payload::Borrowed(frame) => frame.still_valid(),
-            Payload::Owned(..) => true,
-        })
+        Ok(self.frame.still_valid())
     }
 
     /// A read-only array over the payload, without a copy.
@@ -256,7 +192,7 @@ impl Frame {
         let this = slf.get();
         this.check(slf.py())?;
         // SAFETY: the view comes from the interpreter; payload and shape live as long as this object.
-        unsafe { this.view.export(view, flags, this.payload.data(), true, slf.clone().into_any()) }
+        unsafe { this.view.export(view, flags, this.data(), true, slf.clone().into_any()) }
     }
 
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
@@ -278,7 +214,7 @@ impl Frame {
         if copy == Some(true) {
             return refuse("frames are exported without a copy; use copy() first");
         }
-        dlpack::capsule(slf.as_any(), &this.record().header.tensor, this.payload.data(), max_version)
+        dlpack::capsule(slf.as_any(), &this.record().header.tensor, this.data(), max_version)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

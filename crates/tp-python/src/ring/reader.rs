@@ -1,108 +1,41 @@
 //! The reader of a ring.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tp_aeron::OwnerProcess;
-use tp_core::doorbell::{self, Doorbell};
+use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::BaseDirs;
-use tp_core::ring::{Cursor, Polled, RingFiles, SnapshotReader};
-use tp_core::slot::FrameRecord;
+use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
 use super::address::RingAddress;
-use super::frame::{AlignedBytes, Frame, Payload};
+use super::frame::Frame;
+use super::prefix::FramePrefix;
 use super::{check_owner, numpy};
-use crate::border::released;
+use crate::border::{lock, released, sleep_in_slices};
 use crate::errors;
 
-/// Blocking calls come back at least this often to let signals in.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
-
-/// The two ways to read.
-#[derive(Clone)]
-enum Source {
-    Mapped(Arc<tp_core::ring::RingReader>),
-    Snapshot(Arc<SnapshotReader>),
-}
-
-impl Source {
-    fn files(&self) -> &RingFiles {
-        match self {
-            Self::Mapped(ring) => ring.files(),
-            Self::Snapshot(ring) => ring.files(),
-        }
-    }
-
-    fn doorbell(&self) -> Doorbell<'_> {
-        match self {
-            Self::Mapped(ring) => ring.doorbell(),
-            Self::Snapshot(ring) => ring.doorbell(),
-        }
-    }
-
-    fn read(&self, seq: u64) -> Result<Payload, DropReason> {
-        match self {
-            Self::Mapped(ring) => ring.read(seq).map(Payload::Borrowed),
-            Self::Snapshot(ring) => {
-                let allocate =
-                    |record: &FrameRecord| AlignedBytes::new(record.header.values_len_bytes as usize);
-                ring.read(seq, allocate).map(|(record, bytes)| Payload::Owned(record, bytes))
-            }
-        }
-    }
-}
-
-impl tp_core::ring::Source for Source {
-    type Frame = Payload;
-
-    fn bell(&self) -> u32 {
-        match self {
-            Self::Mapped(ring) => ring.bell(),
-            Self::Snapshot(ring) => ring.bell(),
-        }
-    }
-
-    fn nslots(&self) -> u64 {
-        self.files().geometry.nslots.into()
-    }
-
-    fn look(&self, seq: u64) -> Result<tp_core::seqlock::Commit, DropReason> {
-        match self {
-            Self::Mapped(ring) => ring.look(seq),
-            Self::Snapshot(ring) => ring.look(seq),
-        }
-    }
-
-    fn each_commit(&self, visit: impl FnMut(tp_core::seqlock::Commit)) {
-        match self {
-            Self::Mapped(ring) => ring.each_commit(visit),
-            Self::Snapshot(ring) => tp_core::ring::Source::each_commit(ring.as_ref(), visit),
-        }
-    }
-
-    fn take(&self, seq: u64) -> Result<Payload, DropReason> {
-        self.read(seq)
-    }
-}
+/// Looking through more slots than this takes long enough to let other threads run.
+const RELEASE_GIL_SLOTS: u32 = 2048;
 
 struct State {
-    source: Source,
+    source: AnyReader,
     cursor: Cursor,
 }
 
 /// A reader of a ring.
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct RingReader {
+    /// None once closed.
     state: Mutex<Option<State>>,
     drops: Arc<DropCounters>,
     owner: OwnerProcess,
     address: RingAddress,
-    copies: bool,
+    mode: ReadMode,
 }
 
 impl RingReader {
@@ -110,48 +43,37 @@ impl RingReader {
         check_owner(py, self.owner, "ring reader")
     }
 
-    /// Locks without holding the GIL while waiting.
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<State>> {
-        match self.state.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                released(py, || drop(self.state.lock()));
-                self.lock(py)
-            }
-        }
-    }
-
-    fn with<T>(&self, py: Python<'_>, use_state: impl FnOnce(&mut State) -> T) -> PyResult<T> {
+    /// Runs `work` unless the reader is closed. `work` must not run Python code: see `border::lock`.
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> T) -> PyResult<T> {
         self.check(py)?;
-        let mut guard = self.lock(py);
-        guard.as_mut().map(use_state).ok_or_else(|| errors::closed(py, "ring reader"))
+        let result = lock(py, &self.state).as_mut().map(work);
+        result.ok_or_else(|| errors::closed(py, "ring reader"))
     }
 
-    /// Runs without the GIL where payloads are copied, with it where a few words are looked at.
-    fn with_copies<T: Send>(
+    /// Runs `work` without the interpreter's lock where it copies payloads or may visit many slots.
+    fn with_released<T: Send>(
         &self,
         py: Python<'_>,
-        use_state: impl FnOnce(&mut State) -> T + Send,
+        work: impl FnOnce(&mut State) -> T + Send,
     ) -> PyResult<T> {
-        if !self.copies {
-            return self.with(py, use_state);
+        if self.mode == ReadMode::Map && self.address.0.geometry.nslots <= RELEASE_GIL_SLOTS {
+            return self.with(py, work);
         }
         self.check(py)?;
         let result = released(py, || {
             let mut guard = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            guard.as_mut().map(use_state)
+            guard.as_mut().map(work)
         });
         result.ok_or_else(|| errors::closed(py, "ring reader"))
     }
 
-    fn source(&self, py: Python<'_>) -> PyResult<Source> {
+    fn source(&self, py: Python<'_>) -> PyResult<AnyReader> {
         self.with(py, |state| state.source.clone())
     }
 
-    fn frame(&self, payload: Payload) -> Frame {
+    fn frame(&self, frame: AnyFrame) -> Frame {
         let geometry = &self.address.0.geometry;
-        Frame::new(payload, self.owner, geometry.stream_id, geometry.epoch, Arc::clone(&self.drops))
+        Frame::new(frame, self.owner, geometry.stream_id, geometry.epoch, Arc::clone(&self.drops))
     }
 }
 
@@ -166,46 +88,39 @@ impl RingReader {
         mode: &str,
         relaxed_stride: bool,
     ) -> PyResult<Self> {
-        let copies = match mode {
-            "map" => false,
-            "copy" => true,
+        let mode = match mode {
+            "map" => ReadMode::Map,
+            "copy" => ReadMode::Copy,
             other => {
                 return Err(PyValueError::new_err(format!("mode {other:?} is neither \"map\" nor \"copy\"")));
             }
         };
         numpy::load(py)?;
-        let open = || {
-            let bases = BaseDirs::open(&base_dirs)?;
-            Ok(if copies {
-                Source::Snapshot(Arc::new(SnapshotReader::open(&address.0, &bases, relaxed_stride)?))
-            } else {
-                Source::Mapped(Arc::new(tp_core::ring::RingReader::open(&address.0, &bases, relaxed_stride)?))
-            })
-        };
+        let open = || AnyReader::open(&address.0, &BaseDirs::open(&base_dirs)?, mode, relaxed_stride);
         let source = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
             drops: Arc::default(),
             owner: OwnerProcess::current(),
             address: address.clone(),
-            copies,
+            mode,
         })
     }
 
     /// The next frame, or `None` when there is none yet.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<Frame>> {
         let drops = &*self.drops;
-        let polled = self.with_copies(py, |state| state.cursor.poll(&state.source, drops))?;
+        let polled = self.with_released(py, |state| state.cursor.poll(&state.source, drops))?;
         Ok(match polled {
-            Polled::Frame(payload) => Some(self.frame(payload)),
+            Polled::Frame(frame) => Some(self.frame(frame)),
             Polled::Idle => None,
         })
     }
 
     /// Frame `seq`, or `None` (and a count in `drops`) when it can't be taken. The cursor stays where it is.
     fn read(&self, py: Python<'_>, seq: u64) -> PyResult<Option<Frame>> {
-        match self.with_copies(py, |state| state.source.read(seq))? {
-            Ok(payload) => Ok(Some(self.frame(payload))),
+        match self.with_released(py, |state| state.source.take(seq))? {
+            Ok(frame) => Ok(Some(self.frame(frame))),
             Err(reason) => {
                 self.drops.count(reason);
                 Ok(None)
@@ -216,19 +131,16 @@ impl RingReader {
     /// What is there of frame `seq`, of which the producer has reported `filled_bytes`.
     ///
     /// `None` when there is nothing to be had, also for readers in copy mode.
-    fn read_prefix(&self, py: Python<'_>, seq: u64, filled_bytes: u64) -> PyResult<Option<Frame>> {
-        let Source::Mapped(ring) = self.source(py)? else { return Ok(None) };
+    fn read_prefix(&self, py: Python<'_>, seq: u64, filled_bytes: u64) -> PyResult<Option<FramePrefix>> {
+        let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(None) };
         let copied = released(py, || {
             let prefix = ring.read_prefix(seq, filled_bytes)?;
             let mut bytes = AlignedBytes::new(prefix.record().header.values_len_bytes as usize);
             let whole = prefix.copy_to(bytes.as_mut());
-            let usable = prefix.usable_bytes;
-            if whole { Ok((*prefix.record(), bytes, usable)) } else { Err(DropReason::ChangedWhileReading) }
+            if whole { Ok((prefix, bytes)) } else { Err(DropReason::ChangedWhileReading) }
         });
         match copied {
-            Ok((record, bytes, usable)) => {
-                Ok(Some(self.frame(Payload::Owned(record, bytes)).provisional(usable)))
-            }
+            Ok((prefix, bytes)) => Ok(Some(FramePrefix::new(prefix, bytes, self.owner))),
             Err(reason) => {
                 self.drops.count(reason);
                 Ok(None)
@@ -254,12 +166,12 @@ impl RingReader {
 
     /// The highest committed sequence number in the ring.
     fn newest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_copies(py, |state| tp_core::ring::Source::newest(&state.source))
+        self.with_released(py, |state| Source::newest(&state.source))
     }
 
     /// The lowest committed sequence number that is still there.
     fn oldest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_copies(py, |state| tp_core::ring::Source::oldest_from(&state.source, 0))
+        self.with_released(py, |state| Source::oldest_from(&state.source, 0))
     }
 
     /// Sequence number that `poll` looks for.
@@ -312,13 +224,14 @@ impl RingReader {
 
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.lock(py).is_none()
+        !self.owner.is_current() || lock(py, &self.state).is_none()
     }
 
     /// Lets go of the ring. Frames in use keep it mapped.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        drop(self.lock(py).take());
+        let state = lock(py, &self.state).take();
+        released(py, || drop(state));
         Ok(())
     }
 
@@ -355,22 +268,4 @@ pub fn wait_any(py: Python<'_>, readers: Vec<Bound<'_, RingReader>>, timeout: f6
         }
     }
     Ok(rang)
-}
-
-/// Sleeps up to `timeout` seconds in slices, without the GIL, letting signals in between.
-fn sleep_in_slices(py: Python<'_>, timeout: f64, sleep: impl Fn(Duration) -> bool + Sync) -> PyResult<bool> {
-    let timeout = Duration::try_from_secs_f64(timeout.clamp(0.0, 1e9))
-        .map_err(|_| PyValueError::new_err("timeout must be a number of seconds"))?;
-    let start = Instant::now();
-    loop {
-        let left = timeout.saturating_sub(start.elapsed());
-        if released(py, || sleep(left.min(SIGNAL_CHECK))) {
-            py.check_signals()?;
-            return Ok(true);
-        }
-        py.check_signals()?;
-        if left <= SIGNAL_CHECK {
-            return Ok(false);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The writer of a ring.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -19,7 +19,7 @@ use super::buffers::Incoming;
 use super::claim::Claim;
 use super::{check_owner, numpy};
 use crate::aeron::AeronPublication;
-use crate::border::released;
+use crate::border::{lock, released};
 use crate::errors;
 
 /// Copies at least this long release the GIL; below, releasing costs as much as the copy.
@@ -89,28 +89,15 @@ impl Publisher {
 pub struct SharedPublisher(Arc<Mutex<Option<Publisher>>>);
 
 impl SharedPublisher {
-    /// Locks without holding the interpreter's lock while waiting: whoever holds ours may need it to go on.
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<Publisher>> {
-        match self.0.try_lock() {
-            Ok(guard) => guard,
-            // A panic can't happen between two stores of the writer; its state is whole.
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                released(py, || drop(self.0.lock()));
-                self.lock(py)
-            }
-        }
-    }
-
-    /// Runs `work` unless the writer is closed.
+    /// Runs `work` unless the writer is closed. `work` must not run Python code: see `border::lock`.
     pub fn with<T>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError>,
     ) -> PyResult<T> {
-        let mut guard = self.lock(py);
-        let publisher = guard.as_mut().ok_or_else(|| errors::closed(py, "ring writer"))?;
-        work(publisher).map_err(|failure| errors::claim(py, &failure))
+        // The guard is gone before anything is raised.
+        let result = lock(py, &self.0).as_mut().map(work);
+        translate(py, result)
     }
 
     /// Runs `work` without the interpreter's lock.
@@ -123,9 +110,11 @@ impl SharedPublisher {
             let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             guard.as_mut().map(work)
         });
-        result
-            .ok_or_else(|| errors::closed(py, "ring writer"))?
-            .map_err(|failure| errors::claim(py, &failure))
+        translate(py, result)
+    }
+
+    fn is_closed(&self, py: Python<'_>) -> bool {
+        lock(py, &self.0).is_none()
     }
 
     /// Gives a claim up, if that is still possible.
@@ -135,6 +124,12 @@ impl SharedPublisher {
             let _ = publisher.ring.abort(claim);
         }
     }
+}
+
+/// None: the writer is closed.
+fn translate<T>(py: Python<'_>, result: Option<Result<T, ClaimError>>) -> PyResult<T> {
+    let result = result.ok_or_else(|| errors::closed(py, "ring writer"))?;
+    result.map_err(|failure| errors::claim(py, &failure))
 }
 
 /// The one writer of a ring.
@@ -193,23 +188,27 @@ impl RingWriter {
         self.check(py)?;
         let incoming = Incoming::new(array, dtype.map(|number| parse_dtype(py, number)).transpose()?)?;
         let bytes = incoming.len_bytes();
+        // Before anything is copied or claimed: too large is too large whatever else is wrong.
+        if bytes > self.max_payload_bytes.into() {
+            return Err(errors::claim(py, &ClaimError::TooLarge { bytes, largest: self.max_payload_bytes }));
+        }
         let header = FrameHeader {
             tensor: incoming.tensor,
-            values_len_bytes: bytes.min(u32::MAX.into()) as u32,
+            values_len_bytes: bytes as u32,
             timestamp_ns: timestamp_ns.unwrap_or_else(monotonic_ns),
             meta_version,
         };
+        let large = bytes as usize >= RELEASE_GIL_BYTES;
+        let packed = if large { released(py, || incoming.pack()) } else { incoming.pack() };
         let publish = |publisher: &mut Publisher| {
-            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| incoming.copy_into(ring, claim);
+            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| {
+                incoming.copy_into(ring, claim, packed.as_deref());
+            };
             let seq = publisher.ring.publish_with(bytes, &header, copy)?;
             publisher.announce(seq, Announcement { meta_version, trace_id, ring });
             Ok(seq)
         };
-        if bytes as usize >= RELEASE_GIL_BYTES {
-            self.publisher.with_released(py, publish)
-        } else {
-            self.publisher.with(py, publish)
-        }
+        if large { self.publisher.with_released(py, publish) } else { self.publisher.with(py, publish) }
     }
 
     /// Takes the next slot for a tensor that is written in place.
@@ -313,13 +312,14 @@ impl RingWriter {
 
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.publisher.lock(py).is_none()
+        !self.owner.is_current() || self.publisher.is_closed(py)
     }
 
     /// Unmaps the ring. Arrays of open claims stay valid, but can't be committed any more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        drop(self.publisher.lock(py).take());
+        let publisher = lock(py, &self.publisher.0).take();
+        released(py, || drop(publisher));
         Ok(())
     }
 
