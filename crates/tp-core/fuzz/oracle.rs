@@ -98,7 +98,11 @@ pub fn tensor(bytes: &[u8], values_len: i128) -> Option<Layout> {
         0 => true,
         axis => layout.strides.get(axis as usize - 1) == Some(&number(block, 7, 4)),
     };
+    // Also without elements, the other dimensions must be ones that a signed 64-bit length can count.
+    let sizes = layout.shape.iter().map(|dim| (*dim).max(1));
+    let countable = sizes.fold(element, i128::saturating_mul) <= i128::from(i64::MAX);
     let right = layout.is_nested(element) && layout.extent(element) <= values_len && progress_right;
+    let right = right && (countable || !layout.is_empty());
     right.then_some(layout)
 }
 
