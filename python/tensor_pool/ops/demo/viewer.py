@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import time
@@ -113,15 +112,18 @@ class Viewer:
         return True
 
     def _look_at(self, frame: _native.Frame) -> None:
-        self.latency.record(time.monotonic_ns() - frame.timestamp_ns)
-        # Overwritten while we looked: counted as late by the reader.
-        with contextlib.suppress(FrameOverwrittenError), frame as image:
-            right = picture.is_right(frame.seq, image)
+        seen_ns = time.monotonic_ns()
+        try:
+            with frame as image:
+                right = picture.is_right(frame.seq, image)
+                kept = np.array(image) if frame.seq % 30 == 0 else self.last_picture
+        except FrameOverwrittenError:
+            return  # counted as late by the reader; what was seen of it says nothing
+        self.latency.record(seen_ns - frame.timestamp_ns)
         self.outcome.frames += 1
         self.outcome.wrong += not right
         self.outcome.last_seq = frame.seq
-        if frame.seq % 30 == 0:
-            self.last_picture = np.array(image)
+        self.last_picture = kept
 
     def close(self) -> None:
         """Lets go of the ring."""
