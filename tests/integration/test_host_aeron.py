@@ -59,6 +59,22 @@ def test_time_outs_reach_channels_and_media_driver():
     assert (defaults.window_limit_ms, defaults.linger_ms, defaults.resting_ms) == (60, 70, 80)
 
 
+@pytest.mark.parametrize(
+    ("timer_interval_ms", "timeout_ms"), [(1, 2), (2, 3), (1_000, 1_001), (1_000, 3_600_000)]
+)
+def test_a_media_driver_starts_at_the_limits_of_the_section(directory, timer_interval_ms, timeout_ms):
+    names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
+    section = AeronSection(
+        dir=directory,
+        media_driver="embedded",
+        timer_interval_ms=timer_interval_ms,
+        **dict.fromkeys(names, timeout_ms),
+    )
+    with aeron.open_media_driver(section) as driver, aeron.connect(section) as client:
+        client.add_publication("aeron:ipc", 1)
+        assert driver.is_alive()
+
+
 class Worker:
     name = "worker"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
 from tensor_pool.config.kinds import (
-    MIB,
     AbsolutePath,
     AeronDirectory,
     Channel,
@@ -19,6 +19,7 @@ from tensor_pool.config.kinds import (
     Namespace,
     StreamId,
     TermLength,
+    TimerInterval,
     doc,
 )
 from tensor_pool.runtime.idle import IdleName, make_idle
@@ -45,7 +46,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The parent of all sections.
 
     Each field has a default and is annotated with its kind (`kinds`) and its documentation (`kinds.doc`).
-    Rules between fields go to ``__post_init__``, which raises `ValueError` with what is wrong.
+    Rules between fields go to ``__post_init__``, which raises `ConfigError` with what is wrong.
 
     Example:
         >>> class Camera(Section, frozen=True):
@@ -86,34 +87,29 @@ class AeronSection(Section, frozen=True):
             "Length of a term buffer of every publication that does not set its own. A publication takes "
             "three of them; Aeron's own default of 64m would cost 192 MiB each."
         ),
-    ] = 4 * MIB
+    ] = parse_size(STANDARD.term_length)
     untethered_window_limit_timeout_ms: Annotated[
         Milliseconds,
         doc("How long a subscriber may hold a publication back before the others go on without it."),
-    ] = 50
+    ] = STANDARD.window_limit_ms
     untethered_linger_timeout_ms: Annotated[
         Milliseconds, doc("How long a subscriber that was left behind keeps its image.")
-    ] = 50
+    ] = STANDARD.linger_ms
     untethered_resting_timeout_ms: Annotated[
         Milliseconds, doc("How long a subscriber that was left behind waits before it joins again.")
-    ] = 100
+    ] = STANDARD.resting_ms
     timer_interval_ms: Annotated[
-        Milliseconds,
+        TimerInterval,
         doc(
-            "How often a media driver that we start looks at its timers; it can't notice a time-out sooner. "
-            "Aeron's default of 1 s would make the untethered time-outs useless."
+            "How often a media driver that we start looks at its timers; it can't notice a time-out sooner, "
+            "so it must be shorter than each untethered time-out. Aeron's default of 1 s would make them "
+            "useless."
         ),
-    ] = 20
+    ] = DEFAULT_TIMER_INTERVAL_MS
 
     def __post_init__(self) -> None:
-        # Pitfall 36: with a coarser timer one stuck subscriber silences all the others for that long.
-        for name in ("window_limit", "linger", "resting"):
-            timeout_ms: int = getattr(self, f"untethered_{name}_timeout_ms")
-            if timeout_ms < self.timer_interval_ms:
-                raise ValueError(
-                    f"timer_interval_ms of {self.timer_interval_ms} is coarser than "
-                    f"untethered_{name}_timeout_ms of {timeout_ms}: the time-out could not be kept"
-                )
+        names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
+        check_timer_interval(self.timer_interval_ms, {name: getattr(self, name) for name in names})
 
 
 class StreamsSection(Section, frozen=True):

@@ -17,6 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor_pool.channels import (
+    Channel,
+    ChannelDefaults,
+    for_publication,
+    for_subscription,
+    ipc,
+    udp,
+)
 from tensor_pool.transport.backpressure import (
     DROP,
     RAISE,
@@ -24,14 +32,6 @@ from tensor_pool.transport.backpressure import (
     OfferCounts,
     OfferResult,
     retry_for,
-)
-from tensor_pool.transport.channels import (
-    Channel,
-    ChannelDefaults,
-    for_publication,
-    for_subscription,
-    ipc,
-    udp,
 )
 from tensor_pool.transport.client import AeronClient, ConductorError
 from tensor_pool.transport.counters import AeronCounters, CounterReading, read_counters

@@ -6,9 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from tensor_pool import _native
-from tensor_pool.errors import ConfigError
-from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
-from tensor_pool.transport.channels import (
+from tensor_pool.channels import (
     STANDARD,
     Channel,
     ChannelDefaults,
@@ -16,6 +14,8 @@ from tensor_pool.transport.channels import (
     for_publication,
     for_subscription,
 )
+from tensor_pool.errors import ConfigError
+from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import default_aeron_dir
 

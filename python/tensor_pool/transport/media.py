@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
 
 from tensor_pool import _native, errors
+from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -107,13 +108,13 @@ class MediaDriverOptions:
     threading: Literal["shared", "shared_network", "dedicated"] = "shared"
     idle: Literal["backoff", "yield", "spin"] = "backoff"
     idle_max_sleep_ms: float = 4
-    timer_interval_ms: float = 20
+    timer_interval_ms: float = DEFAULT_TIMER_INTERVAL_MS
     client_liveness_ms: float = 10_000
-    untethered_window_limit_ms: float = 50
-    untethered_linger_ms: float = 50
-    untethered_resting_ms: float = 100
-    term_bytes: int = 4 << 20
-    ipc_term_bytes: int = 4 << 20
+    untethered_window_limit_ms: float = STANDARD.window_limit_ms
+    untethered_linger_ms: float = STANDARD.linger_ms
+    untethered_resting_ms: float = STANDARD.resting_ms
+    term_bytes: int = parse_size(STANDARD.term_length)
+    ipc_term_bytes: int = parse_size(STANDARD.term_length)
     sparse_terms: bool = True
     max_counters: int = _MIN_COUNTERS
     delete_dir_on_start: bool = True
@@ -129,20 +130,10 @@ class MediaDriverOptions:
                 raise errors.ConfigError(
                     f"{name}={getattr(self, name)!r}", hint=f"one of {', '.join(allowed)}"
                 )
-        if (
-            not 0
-            < self.timer_interval_ms
-            < min(
-                self.client_liveness_ms,
-                self.untethered_window_limit_ms,
-                self.untethered_linger_ms,
-                self.untethered_resting_ms,
-            )
-        ):
-            raise errors.ConfigError(
-                f"timer_interval_ms={self.timer_interval_ms} is not shorter than every time-out",
-                hint="20 works with the defaults",
-            )
+        timeouts = ("client_liveness", "untethered_window_limit", "untethered_linger", "untethered_resting")
+        check_timer_interval(
+            self.timer_interval_ms, {f"{name}_ms": getattr(self, f"{name}_ms") for name in timeouts}
+        )
         if not _MIN_COUNTERS <= self.max_counters <= _MAX_COUNTERS:
             raise errors.ConfigError(
                 f"max_counters={self.max_counters}", hint=f"from {_MIN_COUNTERS} to {_MAX_COUNTERS}"

@@ -6,9 +6,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
+from tensor_pool.channels import Channel, check_stream_id, parse_size
 from tensor_pool.errors import ClosedError, TransportError
 from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult, Refusals
-from tensor_pool.transport.channels import Channel, check_stream_id, parse_size
 from tensor_pool.transport.counters import CounterReading
 from tensor_pool.transport.endpoints import DEFAULT_FRAGMENT_LIMIT, wait_until
 from tensor_pool.transport.protocol import Header, Image, ImageEvent, Message, MessageHandler

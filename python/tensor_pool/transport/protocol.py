@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from tensor_pool.channels import Channel
     from tensor_pool.ids import AeronStreamId
     from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult
-    from tensor_pool.transport.channels import Channel
 
 __all__ = [
     "Client",

@@ -3,6 +3,7 @@
 import pytest
 
 from tensor_pool.config import AeronSection, AgentsSection, ShmSection, StreamsSection
+from tensor_pool.errors import ConfigError
 from tensor_pool.runtime import ErrorPolicy, StopAgent
 
 
@@ -17,10 +18,10 @@ class TestAeron:
         assert section.term_length == 4 * 1024 * 1024
 
     @pytest.mark.parametrize("name", ["window_limit", "linger", "resting"])
-    def test_a_time_out_below_the_timer_interval_could_not_be_kept(self, name: str) -> None:
-        with pytest.raises(ValueError, match=f"untethered_{name}_timeout_ms of 19"):
-            AeronSection(**{f"untethered_{name}_timeout_ms": 19})
-        AeronSection(**{f"untethered_{name}_timeout_ms": 20})
+    def test_a_time_out_must_be_longer_than_the_timer_interval(self, name: str) -> None:
+        with pytest.raises(ConfigError, match=f"untethered_{name}_timeout_ms of 20"):
+            AeronSection(**{f"untethered_{name}_timeout_ms": 20})
+        AeronSection(**{f"untethered_{name}_timeout_ms": 21})
 
 
 class TestStreams:

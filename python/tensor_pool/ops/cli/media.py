@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from tensor_pool.host.aeron import aeron_dir, media_driver_options
 from tensor_pool.ops.cli.failures import EXIT_NO_DRIVER, EXIT_OK
@@ -62,13 +63,16 @@ def media() -> None:
     show_default=True,
     help="Take memory for terms when they are written, or at once so that a full /dev/shm shows early.",
 )
-def run(*, config: Config, **options: Any) -> None:
+@click.pass_context
+def run(ctx: click.Context, /, *, config: Config, **options: Any) -> None:
     """Run a media driver in the foreground until Ctrl-C or SIGTERM.
 
     Time-outs and buffer lengths come from the section `aeron` of the configuration. Prints one line with its
     directory and process id once clients can connect.
     """
-    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **options), _announce)
+    # Only what was asked for: the defaults of the others may depend on the configuration.
+    given = {n: v for n, v in options.items() if ctx.get_parameter_source(n) is not ParameterSource.DEFAULT}
+    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **given), _announce)
 
 
 def _announce(driver: EmbeddedMediaDriver) -> None:
