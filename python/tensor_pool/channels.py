@@ -161,8 +161,8 @@ def parse_duration_ns(text: str) -> int:
 def check_timer_interval(timer_interval_ms: float, timeouts_ms: Mapping[str, float]) -> None:
     """Refuses a timer that ticks too seldom for time-outs to be kept.
 
-    With a coarser timer one stuck subscriber silences all others until the next tick. Aeron itself refuses to
-    start with some of these values.
+    With a coarser timer one stuck subscriber would silence all others until the next tick, and a media driver
+    refuses to start.
 
     Args:
         timer_interval_ms: How often a media driver looks at its time-outs.

@@ -79,7 +79,10 @@ class AeronSection(Section, frozen=True):
     ] = "external"
     driver_timeout_ms: Annotated[
         Milliseconds,
-        doc("How long a media driver may be silent before it counts as dead, and how long to wait for one."),
+        doc(
+            "How long a media driver may be silent before it counts as dead, and how long requests to it "
+            "wait. Connecting waits 5 s for one that is about to start, whatever this says."
+        ),
     ] = 10_000
     term_length: Annotated[
         TermLength,

@@ -29,7 +29,8 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
 
     A synthetic camera runs in a process of its own. It draws 1920 x 1080 pictures straight into shared
     memory; this process finds them through Aeron and checks every pixel where it lies. Kill the camera
-    (its process id is printed) to see what the viewer makes of it.
+    (its process id is printed) to see what the viewer makes of it. The media driver runs in this process
+    too, in a temporary directory unless --aeron-dir or the configuration names one.
     """
     from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from tensor_pool import _native
 from tensor_pool.errors import FrameOverwrittenError
-from tensor_pool.host.aeron import media_driver_options
+from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.demo import camera, picture
 from tensor_pool.runtime import Histogram, Periodic
-from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
+from tensor_pool.transport.media import temporary_aeron_dir
 from tensor_pool.wire import Router
 from tensor_pool.wire.messages import ShmPoolAnnounce
 
@@ -140,16 +140,27 @@ def run(
     on_start: Callable[[int, str], None],
     on_second: Callable[[Viewer], None],
 ) -> Viewer:
-    """Starts a media driver here and a camera in another process, and looks at its pictures until it ends."""
+    """Starts a media driver here and a camera in another process, and looks at its pictures until it ends.
+
+    Args:
+        aeron: How the media driver and its channels are set; without a `dir` of its own the media driver gets
+            a temporary one. It is always started here: nobody else's streams get mixed up with the demo's.
+        streams: Channels and stream ids.
+        seconds: How long the camera takes pictures.
+        rate_hz: How many a second.
+        on_start: Called with the camera's process id and the directory of its ring.
+        on_second: Called every second.
+    """
+    aeron = msgspec.structs.replace(aeron, dir=aeron.dir or temporary_aeron_dir(), media_driver="embedded")
     with (
         TemporaryDirectory(dir=_SHM, prefix="tensor-pool-demo-") as base_dir,
-        EmbeddedMediaDriver.temporary(media_driver_options(aeron)) as media_driver,
-        AeronClient.connect(media_driver.aeron_dir, name="demo viewer") as client,
+        open_media_driver(aeron),
+        connect(aeron, name="demo viewer") as client,
         client.add_subscription(streams.announce_channel, streams.announce_stream_id) as announces,
         client.add_subscription(streams.descriptor_channel, streams.descriptor_stream_id) as descriptors,
     ):
         options = camera.CameraOptions(
-            aeron_dir=media_driver.aeron_dir,
+            aeron=aeron,
             base_dir=base_dir,
             announce_channel=streams.announce_channel,
             announce_stream_id=streams.announce_stream_id,
