@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 
 import pytest
 
 from tensor_pool import errors
-from tensor_pool.config import AeronSection, AgentsSection
+from tensor_pool.config import AeronSection, AgentsSection, load_config
 from tensor_pool.host import aeron
 from tensor_pool.runtime import AgentInvoker, CounterType
 from tensor_pool.transport import AeronCounters, default_aeron_dir, is_alive, read_counters
@@ -44,6 +45,29 @@ def test_nobody_there_is_said_with_what_to_try(directory):
 def test_without_a_directory_the_default_is_meant(monkeypatch):
     monkeypatch.setenv("AERON_DIR", "/dev/shm/elsewhere")
     assert aeron.aeron_dir(AeronSection()) == default_aeron_dir() == "/dev/shm/elsewhere"
+
+
+VARIABLES = ["TENSOR_POOL__AERON__DIR", "TENSOR_POOL__AERON_DIR", "AERON_DIR"]
+
+
+@pytest.mark.parametrize("values", list(itertools.product(["/dev/shm/a", "/dev/shm/b", "", None], repeat=3)))
+def test_the_environment_names_the_same_directory_with_and_without_configuration(monkeypatch, values):
+    for variable, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.delenv(variable, raising=False)
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+
+    def outcome(ask):
+        try:
+            return ask()
+        except errors.ConfigError:
+            return "refused"
+
+    configured = outcome(lambda: aeron.aeron_dir(load_config(search=False).aeron))
+    assert outcome(default_aeron_dir) == configured
+    assert (configured == "refused") == (
+        values[:2] in [("/dev/shm/a", "/dev/shm/b"), ("/dev/shm/b", "/dev/shm/a")]
+    )
 
 
 def test_time_outs_reach_channels_and_media_driver():

@@ -33,6 +33,13 @@ def test_lazy_names_load_only_their_own_module() -> None:
     assert not {"numpy", "msgspec"} & added
 
 
+def test_a_media_driver_in_a_process_of_its_own_loads_only_what_it_needs() -> None:
+    added = modules_after("import tensor_pool.transport.media_main")
+
+    assert "tensor_pool._native" in added
+    assert not {"numpy", "msgspec", "click"} & added, "loading msgspec takes longer than all the rest"
+
+
 def test_every_public_name_resolves_and_is_listed() -> None:
     for name in tensor_pool.__all__:
         assert getattr(tensor_pool, name) is not None
