@@ -11,6 +11,7 @@ import pytest
 from tensor_pool import errors
 from tensor_pool.config import AeronSection, AgentsSection, load_config
 from tensor_pool.host import aeron
+from tensor_pool.host.agents import make_runner
 from tensor_pool.runtime import AgentInvoker, CounterType
 from tensor_pool.transport import AeronCounters, default_aeron_dir, is_alive, read_counters
 
@@ -120,7 +121,7 @@ def test_counters_of_agents_are_aeron_counters(directory):
             invoker.invoke()
         (work,) = read_counters(directory, type_id=CounterType.AGENT_WORK.type_id)
         assert (work.label, work.value, work.owner_id) == ("worker: work", 15, client.client_id)
-        with AgentsSection().make_runner(Worker(), counters=AeronCounters(client)):
+        with make_runner(AgentsSection(), Worker(), counters=AeronCounters(client)):
             assert len(read_counters(directory, type_id=CounterType.AGENT_CYCLES.type_id)) == 2
         # A media driver that goes away must not take the agent with it.
         driver.close()

@@ -6,7 +6,7 @@ import pkgutil
 
 import pytest
 
-PACKAGES = ["tensor_pool.config", "tensor_pool.ops", "tensor_pool.runtime"]
+PACKAGES = ["tensor_pool.config", "tensor_pool.host", "tensor_pool.ops", "tensor_pool.runtime"]
 
 
 def modules() -> list[str]:

@@ -96,3 +96,17 @@ class TestErrorText:
     def test_absent_parts_leave_no_line(self) -> None:
         assert str(errors.TensorPoolError("what")) == "what"
         assert str(errors.TensorPoolError("what", where="here")) == "what\n   at: here"
+
+
+class TestRaisedAt:
+    def test_names_the_innermost_frame(self) -> None:
+        def innermost() -> None:
+            raise ValueError
+
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - any will do
+            innermost()
+        line = innermost.__code__.co_firstlineno + 1
+        assert errors.raised_at(caught.value) == f"{__file__}:{line} in innermost"
+
+    def test_an_error_that_was_never_raised_has_no_place(self) -> None:
+        assert errors.raised_at(ValueError()) == "never raised"

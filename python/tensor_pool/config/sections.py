@@ -5,7 +5,7 @@ A service adds its section beside its code, as a `Section` of its own, and names
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -22,12 +22,8 @@ from tensor_pool.config.kinds import (
     TimerInterval,
     doc,
 )
-from tensor_pool.runtime.idle import IdleName, make_idle
+from tensor_pool.runtime.idle import IdleName  # noqa: TC001 - msgspec reads annotations at run time
 from tensor_pool.runtime.logs import LogFormat, LogLevel  # noqa: TC001 - msgspec reads annotations at run time
-from tensor_pool.runtime.runner import AgentRunner, ErrorPolicy
-
-if TYPE_CHECKING:
-    from tensor_pool.runtime import Agent, Bell, CachedClock, CounterFactory, ErrorLog
 
 __all__ = [
     "AeronSection",
@@ -216,38 +212,6 @@ class AgentsSection(Section, frozen=True):
     overrun_ms: Annotated[
         Milliseconds, doc("A duty cycle that takes longer than this counts as an overrun.")
     ] = 100
-
-    def make_runner(
-        self,
-        agent: Agent,
-        *,
-        bell: Bell | None = None,
-        error_log: ErrorLog | None = None,
-        cycle_clock: CachedClock | None = None,
-        counters: CounterFactory | None = None,
-    ) -> AgentRunner:
-        """A runner with these settings: the one place where they become one.
-
-        Example:
-            >>> class Nothing:
-            ...     name = "nothing"
-            ...     def on_start(self) -> None: pass
-            ...     def do_work(self) -> int: return 0
-            ...     def on_close(self) -> None: pass
-            >>> with AgentsSection().make_runner(Nothing()) as runner:
-            ...     runner.is_running
-            True
-        """
-        return AgentRunner(
-            agent,
-            idle=make_idle(self.idle, bell=bell, max_pause_s=self.idle_max_pause_ms / 1_000),
-            error_log=error_log,
-            policy=ErrorPolicy(limit=self.error_limit),
-            cycle_clock=cycle_clock,
-            counters=counters,
-            overrun_ms=self.overrun_ms,
-            close_timeout_s=self.close_timeout_ms / 1_000,
-        )
 
 
 class LogSection(Section, frozen=True):

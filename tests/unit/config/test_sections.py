@@ -1,10 +1,9 @@
-"""The sections: defaults that the decisions fix, and what they turn into."""
+"""The sections: defaults that the decisions fix, and what follows from them."""
 
 import pytest
 
-from tensor_pool.config import AeronSection, AgentsSection, ShmSection, StreamsSection
+from tensor_pool.config import AeronSection, ShmSection, StreamsSection
 from tensor_pool.errors import ConfigError
-from tensor_pool.runtime import ErrorPolicy, StopAgent
 
 
 class TestAeron:
@@ -56,36 +55,3 @@ class TestShm:
     def test_regions_are_accepted_below_the_base_directory_unless_told_otherwise(self) -> None:
         assert ShmSection(shm_base_dir="/a").base_dirs == ("/a",)
         assert ShmSection(shm_base_dir="/a", allowed_base_dirs=("/b", "/c")).base_dirs == ("/b", "/c")
-
-
-class TestAgents:
-    class Failing:
-        name = "failing"
-
-        def on_start(self) -> None: ...
-
-        def do_work(self) -> int:
-            raise ValueError("no")
-
-        def on_close(self) -> None: ...
-
-    class Done(Failing):
-        def do_work(self) -> int:
-            raise StopAgent
-
-    def test_the_runner_gets_the_settings(self) -> None:
-        runner = AgentsSection(error_limit=0, close_timeout_ms=250).make_runner(self.Failing()).start()
-
-        assert runner.wait(timeout_s=30)
-        assert isinstance(runner.error, ValueError)
-        assert runner.close_timeout_s == 0.25
-
-    def test_defaults_are_those_of_the_runtime(self) -> None:
-        assert AgentsSection().error_limit == ErrorPolicy().limit
-
-    @pytest.mark.parametrize("idle", ["backoff", "sleep", "doorbell", "yield", "spin"])
-    def test_every_idle_strategy_runs_an_agent(self, idle: str) -> None:
-        runner = AgentsSection(idle=idle, idle_max_pause_ms=1).make_runner(self.Done()).start()
-
-        assert runner.wait(timeout_s=30)
-        assert runner.error is None

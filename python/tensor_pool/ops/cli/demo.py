@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         on_second=_print_progress,
     )
     _print_summary(seen)
-    ctx.exit(0 if seen.outcome.good else 1)
+    ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 
 def _print_progress(seen: Viewer) -> None:

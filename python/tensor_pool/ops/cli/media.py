@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from tensor_pool.host.aeron import aeron_dir, media_driver_options
-from tensor_pool.ops.cli.failures import EXIT_NO_DRIVER, EXIT_OK
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
@@ -90,7 +90,7 @@ def status(ctx: click.Context, *, config: Config, output_format: Literal["table"
     print_record(facts, output_format)
     if not facts["alive"]:
         click.echo(f"  try: tpool media run --aeron-dir {directory}", err=True)
-    ctx.exit(EXIT_OK if facts["alive"] else EXIT_NO_DRIVER)
+    ctx.exit(exit_codes.OK if facts["alive"] else exit_codes.NO_DRIVER)
 
 
 def _facts(directory: str, found: MediaDriverStatus | None) -> dict[str, Any]:
