@@ -6,7 +6,7 @@ import pkgutil
 
 import pytest
 
-PACKAGES = ["tensor_pool.config", "tensor_pool.host", "tensor_pool.ops", "tensor_pool.runtime"]
+PACKAGES = [f"tensor_pool.{name}" for name in ("config", "host", "ops", "pool", "runtime")]
 
 
 def modules() -> list[str]:

@@ -22,6 +22,7 @@ from tensor_pool.host.aeron import connect
 from tensor_pool.ops.demo.picture import HEIGHT, WIDTH, draw
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
     from tensor_pool.transport import Publication
@@ -55,9 +56,9 @@ def announcement(address: _native.RingAddress) -> ShmPoolAnnounce:
         epoch=address.epoch,
         announce_timestamp_ns=time.monotonic_ns(),
         announce_clock_domain=ClockDomain.MONOTONIC,
-        layout_version=1,
+        layout_version=LAYOUT_VERSION,
         header_nslots=address.nslots,
-        header_slot_bytes=256,
+        header_slot_bytes=SLOT_BYTES,
         payload_pools=pools,
         header_region_uri=address.header_uri,
     )

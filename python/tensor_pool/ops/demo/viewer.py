@@ -15,6 +15,7 @@ from tensor_pool import _native
 from tensor_pool.errors import FrameOverwrittenError
 from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.demo import camera, picture
+from tensor_pool.pool.mapping import ring_address
 from tensor_pool.runtime import Histogram, Periodic
 from tensor_pool.transport.media import temporary_aeron_dir
 from tensor_pool.wire import Router
@@ -84,15 +85,7 @@ class Viewer:
     def _map(self, announce: ShmPoolAnnounce) -> None:
         if self._reader is not None or announce.stream_id != camera.POOL_STREAM:
             return
-        pools = [(pool.pool_id, pool.stride_bytes, pool.region_uri) for pool in announce.payload_pools]
-        address = _native.RingAddress(
-            stream_id=announce.stream_id,
-            epoch=announce.epoch,
-            nslots=announce.header_nslots,
-            header_uri=announce.header_region_uri,
-            pools=pools,
-        )
-        self._reader = _native.RingReader(address, base_dirs=[self._base_dir])
+        self._reader = _native.RingReader(ring_address(announce), base_dirs=[self._base_dir])
 
     def work(self) -> bool:
         """Looks at what is there, or sleeps until something comes; true when a picture was looked at."""
