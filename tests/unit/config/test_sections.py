@@ -1,8 +1,12 @@
 """The sections: defaults that the decisions fix, and what follows from them."""
 
+import re
+from typing import ClassVar
+
 import pytest
 
-from tensor_pool.config import AeronSection, ShmSection, StreamsSection
+from tensor_pool.config import AeronSection, ShmSection, StreamsSection, load_config
+from tensor_pool.config.keys import all_keys
 from tensor_pool.errors import ConfigError
 
 
@@ -21,6 +25,41 @@ class TestAeron:
         with pytest.raises(ConfigError, match=f"untethered_{name}_timeout_ms of 20"):
             AeronSection(**{f"untethered_{name}_timeout_ms": 20})
         AeronSection(**{f"untethered_{name}_timeout_ms": 21})
+
+
+class TestContainment:
+    """Nothing in the configuration lets a region be mapped without a look at where it lies."""
+
+    SWITCHES: ClassVar = {"true or false"}  # how a key that switches something says what it allows
+    SUSPICIOUS = re.compile(r"contain|trust|unsafe|insecure|verify|check|skip|strict|symlink|follow")
+
+    @pytest.mark.req("WIRE-15.21a.5-12")
+    def test_no_key_switches_it_off(self) -> None:
+        entries = list(load_config(environ={}, search=False).entries())
+        assert {entry.key.path for entry in entries} == {key.path for key in all_keys()}
+        switches = [entry.key.path for entry in entries if entry.key.allowed in self.SWITCHES]
+        assert switches == [], "a new switch: show here that it leaves containment alone"
+        named = [e.key.path for e in entries if self.SUSPICIOUS.search(f"{e.key.path} {e.key.allowed}")]
+        assert named == [], "what these do must be looked at, then named here"
+
+    @pytest.mark.req("WIRE-15.21a.5-12")
+    @pytest.mark.parametrize("allowed", ["", [], "/a", ["/a", "/b"]])
+    @pytest.mark.parametrize("permissions", ["private", "group"])
+    @pytest.mark.parametrize("namespace", ["default", "lab"])
+    def test_there_is_always_a_base_directory(
+        self, allowed: str | list[str], permissions: str, namespace: str
+    ) -> None:
+        values = {"allowed_base_dirs": allowed, "permissions": permissions, "namespace": namespace}
+        overrides = {f"shm.{name}": value for name, value in values.items()}
+        section = load_config(overrides=overrides, environ={}, search=False).shm
+        assert section.base_dirs
+        assert all(directory.startswith("/") for directory in section.base_dirs)
+
+    @pytest.mark.parametrize("directory", ["", "relative", "none", "*"])
+    def test_what_is_no_absolute_path_is_no_base_directory(self, directory: str) -> None:
+        for overrides in ({"shm.allowed_base_dirs": [directory]}, {"shm.shm_base_dir": directory}):
+            with pytest.raises(ConfigError):
+                load_config(overrides=overrides, environ={}, search=False)
 
 
 class TestStreams:
