@@ -115,7 +115,8 @@ class StreamsSection(Section, frozen=True):
     """Aeron channels and stream ids of the pool's own messages; all processes of a pool must agree on them.
 
     Channels take their term length and untethered time-outs from the section `aeron` unless they set their
-    own. One channel and id may serve several purposes, or all of them.
+    own. One channel and id may serve several purposes, or all of them. So far only announces and descriptors
+    are in use, by `tpool demo`; the other keys are checked and wait for their services.
     """
 
     section_name: ClassVar[str] = "streams"
@@ -141,7 +142,7 @@ class StreamsSection(Section, frozen=True):
 
 
 class ShmSection(Section, frozen=True):
-    """Where shared memory lies and who may open it."""
+    """Where shared memory lies and who may open it. No service reads it yet; its values are only checked."""
 
     section_name: ClassVar[str] = "shm"
 
@@ -185,7 +186,10 @@ class ShmSection(Section, frozen=True):
 
 
 class AgentsSection(Section, frozen=True):
-    """How agents run: what they do without work, and what happens when they fail or don't end."""
+    """How agents run: what they do without work, and what happens when they fail or don't end.
+
+    Holds for agents that a program makes with `tensor_pool.host.agents`; no command runs one yet.
+    """
 
     section_name: ClassVar[str] = "agents"
 
