@@ -72,7 +72,7 @@ test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the lo
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
 	@tools/say "running the Python tests"
-	@pytest -m "not slow"
+	@pytest
 
 ##@ Measuring
 
@@ -119,11 +119,13 @@ docs: $(STAMPS)/docs ## The documentation as a web site in site/; every warning 
 
 ##@ Release
 
+DIST ?= dist
+
 .PHONY: wheel
-wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in dist/, installed and tried in a bare environment.
+wheel: $(STAMPS)/venv ## One wheel for Python 3.11 and later in DIST (dist), installed and tried in a bare environment.
 	@tools/say "building the wheel"
-	@rm -rf dist && maturin build --release --quiet --out dist
-	@tools/check-wheel dist/*.whl
+	@mkdir -p "$(DIST)" && rm -f "$(DIST)"/shm_tensor_pool-*.whl && maturin build --release --quiet --out "$(DIST)"
+	@tools/check-wheel "$(DIST)"/shm_tensor_pool-*.whl
 
 .PHONY: clean
 clean: ## Remove everything that was built here.

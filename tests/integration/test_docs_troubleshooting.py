@@ -13,6 +13,7 @@ import pytest
 
 import tensor_pool as tp
 from doc_pages import DOCS, Page
+from forking import forks
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def heading_of(error: BaseException) -> str:
     return found[0]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@forks
 def test_every_explained_error_is_raised_in_these_words():
     seen = set()
     for provoke in RINGS:

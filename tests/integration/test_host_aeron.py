@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 
 import pytest
 
 from tensor_pool import errors
-from tensor_pool.config import AeronSection, AgentsSection
+from tensor_pool.config import AeronSection, AgentsSection, load_config
 from tensor_pool.host import aeron
+from tensor_pool.host.agents import make_runner
 from tensor_pool.runtime import AgentInvoker, CounterType
 from tensor_pool.transport import AeronCounters, default_aeron_dir, is_alive, read_counters
 
@@ -46,6 +48,29 @@ def test_without_a_directory_the_default_is_meant(monkeypatch):
     assert aeron.aeron_dir(AeronSection()) == default_aeron_dir() == "/dev/shm/elsewhere"
 
 
+VARIABLES = ["TENSOR_POOL__AERON__DIR", "TENSOR_POOL__AERON_DIR", "AERON_DIR"]
+
+
+@pytest.mark.parametrize("values", list(itertools.product(["/dev/shm/a", "/dev/shm/b", "", None], repeat=3)))
+def test_the_environment_names_the_same_directory_with_and_without_configuration(monkeypatch, values):
+    for variable, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.delenv(variable, raising=False)
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+
+    def outcome(ask):
+        try:
+            return ask()
+        except errors.ConfigError:
+            return "refused"
+
+    configured = outcome(lambda: aeron.aeron_dir(load_config(search=False).aeron))
+    assert outcome(default_aeron_dir) == configured
+    assert (configured == "refused") == (
+        values[:2] in [("/dev/shm/a", "/dev/shm/b"), ("/dev/shm/b", "/dev/shm/a")]
+    )
+
+
 def test_time_outs_reach_channels_and_media_driver():
     section = AeronSection(
         untethered_window_limit_timeout_ms=60,
@@ -57,6 +82,22 @@ def test_time_outs_reach_channels_and_media_driver():
     assert (options.untethered_window_limit_ms, options.untethered_linger_ms) == (60, 70)
     assert (options.untethered_resting_ms, options.timer_interval_ms) == (80, 30)
     assert (defaults.window_limit_ms, defaults.linger_ms, defaults.resting_ms) == (60, 70, 80)
+
+
+@pytest.mark.parametrize(
+    ("timer_interval_ms", "timeout_ms"), [(1, 2), (2, 3), (1_000, 1_001), (1_000, 3_600_000)]
+)
+def test_a_media_driver_starts_at_the_limits_of_the_section(directory, timer_interval_ms, timeout_ms):
+    names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
+    section = AeronSection(
+        dir=directory,
+        media_driver="embedded",
+        timer_interval_ms=timer_interval_ms,
+        **dict.fromkeys(names, timeout_ms),
+    )
+    with aeron.open_media_driver(section) as driver, aeron.connect(section) as client:
+        client.add_publication("aeron:ipc", 1)
+        assert driver.is_alive()
 
 
 class Worker:
@@ -80,7 +121,7 @@ def test_counters_of_agents_are_aeron_counters(directory):
             invoker.invoke()
         (work,) = read_counters(directory, type_id=CounterType.AGENT_WORK.type_id)
         assert (work.label, work.value, work.owner_id) == ("worker: work", 15, client.client_id)
-        with AgentsSection().make_runner(Worker(), counters=AeronCounters(client)):
+        with make_runner(AgentsSection(), Worker(), counters=AeronCounters(client)):
             assert len(read_counters(directory, type_id=CounterType.AGENT_CYCLES.type_id)) == 2
         # A media driver that goes away must not take the agent with it.
         driver.close()

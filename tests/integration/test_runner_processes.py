@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from forking import SCRIPT_FORKS
+
 PROLOGUE = """
 import os, sys, threading, time
 from tensor_pool.runtime import AgentRunner, StopAgent
@@ -66,9 +68,9 @@ def test_stuck_agents_do_not_keep_the_program_from_ending() -> None:
 
 def test_a_forked_child_neither_runs_nor_closes_the_parents_agent() -> None:
     done = run_python(
-        """
+        SCRIPT_FORKS
+        + """
 from tensor_pool.errors import ForkedProcessError
-import warnings; warnings.simplefilter("ignore", DeprecationWarning)
 running, waiting = AgentRunner(Loud()).start(), AgentRunner(Loud())
 if os.fork() == 0:
     try:

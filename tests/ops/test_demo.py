@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tensor_pool.ops.demo import picture
+from tensor_pool.transport import EmbeddedMediaDriver, read_counters
 
 
 def start(*args: str) -> subprocess.Popen[str]:
@@ -72,3 +74,34 @@ def test_a_single_wrong_pixel_is_noticed():
     image[500, 700] ^= 1
     assert not picture.is_right(300, image)
     assert len(picture.sketch(image).splitlines()) == 16
+
+
+def test_the_configuration_of_aeron_reaches_media_driver_and_channels():
+    aeron_dir = f"/dev/shm/tensor-pool-test-{uuid.uuid4().hex}"
+    process = start(
+        *("--seconds", "600", "--rate", "30", "--aeron-dir", aeron_dir, "--set", "aeron.term_length=64k"),
+        *("--set", "aeron.untethered_resting_timeout_ms=77"),
+    )
+    try:
+        while "frame " not in process.stdout.readline():
+            pass
+        # The media driver labels its counters with the channels as they were asked for.
+        labels = [reading.label for reading in read_counters(aeron_dir)]
+        publications = [label for label in labels if label.startswith("pub-pos")]
+        subscriptions = [label for label in labels if label.startswith("sub-pos")]
+        assert len(publications) == len(subscriptions) == 2, "announces and descriptors"
+        assert all("term-length=65536|" in label for label in publications + subscriptions)
+        assert all("untethered-resting-timeout=77ms" in label for label in publications)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert not Path(aeron_dir).exists()
+
+
+def test_a_directory_that_somebody_serves_is_refused():
+    with EmbeddedMediaDriver.temporary() as theirs:
+        process = start("--seconds", "1", "--aeron-dir", theirs.aeron_dir)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "already serves" in err
+        assert theirs.is_alive()

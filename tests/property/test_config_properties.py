@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tensor_pool.channels import format_size, parse_size
 from tensor_pool.config import Config, check_file, load_config
 from tensor_pool.config.keys import Key, all_keys, nearest_key
-from tensor_pool.config.kinds import format_size, parse_size
 from tensor_pool.config.toml_text import commented_defaults, config_toml, toml_value
 from tensor_pool.errors import ConfigError
 

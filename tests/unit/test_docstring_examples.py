@@ -6,11 +6,11 @@ import pkgutil
 
 import pytest
 
-PACKAGES = ["tensor_pool.config", "tensor_pool.ops", "tensor_pool.runtime"]
+PACKAGES = [f"tensor_pool.{name}" for name in ("config", "host", "ops", "pool", "runtime")]
 
 
 def modules() -> list[str]:
-    names = ["tensor_pool", "tensor_pool.errors"]
+    names = ["tensor_pool", "tensor_pool.channels", "tensor_pool.closing", "tensor_pool.errors"]
     for package in PACKAGES:
         path = importlib.import_module(package).__path__
         names += [package, *(found.name for found in pkgutil.walk_packages(path, f"{package}."))]

@@ -33,6 +33,13 @@ def test_lazy_names_load_only_their_own_module() -> None:
     assert not {"numpy", "msgspec"} & added
 
 
+def test_a_media_driver_in_a_process_of_its_own_loads_only_what_it_needs() -> None:
+    added = modules_after("import tensor_pool.transport.media_main")
+
+    assert "tensor_pool._native" in added
+    assert not {"numpy", "msgspec", "click"} & added, "loading msgspec takes longer than all the rest"
+
+
 def test_every_public_name_resolves_and_is_listed() -> None:
     for name in tensor_pool.__all__:
         assert getattr(tensor_pool, name) is not None
@@ -89,3 +96,17 @@ class TestErrorText:
     def test_absent_parts_leave_no_line(self) -> None:
         assert str(errors.TensorPoolError("what")) == "what"
         assert str(errors.TensorPoolError("what", where="here")) == "what\n   at: here"
+
+
+class TestRaisedAt:
+    def test_names_the_innermost_frame(self) -> None:
+        def innermost() -> None:
+            raise ValueError
+
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - any will do
+            innermost()
+        line = innermost.__code__.co_firstlineno + 1
+        assert errors.raised_at(caught.value) == f"{__file__}:{line} in innermost"
+
+    def test_an_error_that_was_never_raised_has_no_place(self) -> None:
+        assert errors.raised_at(ValueError()) == "never raised"

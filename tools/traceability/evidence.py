@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SOURCE_SUFFIXES = frozenset({".py", ".pyi", ".rs", ".c", ".h", ".xml"})
 RUST_REQ = re.compile(r"\s*///?\s*req:\s*(.+)")
 RUST_TEST = re.compile(r"\s*#\[(?:cfg_attr\(.*,\s*)?(?:\w+::)*(?:test|rstest|test_case)\b")
+RUST_IGNORE = re.compile(r"\s*#\[ignore\b")
 RUST_FUNCTION = re.compile(r"\s*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?(?:unsafe\s+)?fn\s+(\w+)")
 BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 
@@ -45,14 +46,16 @@ def collect_evidence(root: Path, prefixes: set[str]) -> Evidence:
         prefixes: What ids begin with; brackets that hold anything else are no citations.
     """
     evidence = Evidence()
+    trees: dict[str, ast.Module] = {}
     for path in _files(root, "tests", {".py"}):
         place = path.relative_to(root).as_posix()
         try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            trees[place] = ast.parse(path.read_text(encoding="utf-8"))
         except SyntaxError as error:
             evidence.errors.append(f"{place}:{error.lineno}: not Python: {error.msg}")
-        else:
-            PythonMarkers(place, evidence).visit(tree)
+    tables = {name for tree in trees.values() for name in parametrizing_names(tree)}
+    for place, tree in trees.items():
+        PythonMarkers(place, evidence, tables).visit(tree)
     for path in _files(root, "crates", {".rs"}):
         collect_rust(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), evidence)
     id_pattern = re.compile(rf"(?:{'|'.join(sorted(prefixes))})-[\w.]+-\d+")
@@ -76,12 +79,18 @@ class PythonMarkers(ast.NodeVisitor):
 
     A decorator, a `pytestmark` of a module or class and `marks=` of a `pytest.param` are all calls inside a
     scope, so the scope that encloses the call names the test: the function, the class, the module, or the
-    module-level list of parameters.
+    module-level table of parameters. A table shows something only if a test is parametrized with it.
+
+    Args:
+        place: The file.
+        evidence: Where to note what is found.
+        tables: The names that occur in `parametrize` calls, of any file.
     """
 
-    def __init__(self, place: str, evidence: Evidence) -> None:
+    def __init__(self, place: str, evidence: Evidence, tables: set[str]) -> None:
         self.scope = [place]
         self.evidence = evidence
+        self.tables = tables
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Functions name tests when pytest would collect them."""
@@ -123,7 +132,12 @@ class PythonMarkers(ast.NodeVisitor):
         self.scope.pop()
 
     def _visit_assignment(self, node: ast.Assign | ast.AnnAssign, target: ast.expr) -> None:
-        name = ast.unparse(target).removesuffix("pytestmark").removesuffix(".")
+        written = ast.unparse(target)
+        name = written.removesuffix("pytestmark").removesuffix(".")
+        is_table = len(self.scope) == 1 and name == written
+        if is_table and name not in self.tables and any(map(is_req_marker, ast.walk(node))):
+            self._error(node, f"{name} carries a req marker, but no test is parametrized with it")
+            return
         self.scope += [name] if name else []
         self.generic_visit(node)
         if name:
@@ -133,7 +147,25 @@ class PythonMarkers(ast.NodeVisitor):
         self.evidence.errors.append(f"{self.scope[0]}:{node.lineno}: {message}")
 
 
-def is_req_marker(node: ast.expr) -> bool:
+def parametrizing_names(tree: ast.Module) -> set[str]:
+    """The names that occur in calls of `parametrize`: the tables that tests take their parameters from.
+
+    Example:
+        >>> parametrizing_names(ast.parse('parametrize = pytest.mark.parametrize("x", CASES)'))
+        {'CASES'}
+    """
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize"
+    ]
+    inside = [node for call in calls for part in (*call.args, *call.keywords) for node in ast.walk(part)]
+    return {node.id for node in inside if isinstance(node, ast.Name)} | {
+        node.attr for node in inside if isinstance(node, ast.Attribute)
+    }
+
+
+def is_req_marker(node: ast.AST) -> bool:
     """Whether an expression is `pytest.mark.req(...)` or `mark.req(...)`.
 
     Example:
@@ -149,25 +181,30 @@ def is_req_marker(node: ast.expr) -> bool:
 
 
 def collect_rust(text: str, place: str, evidence: Evidence) -> None:
-    """Collect `// req:` comments, which stand among the attributes and comments above a test function."""
+    """Collect `// req:` comments, which stand among the attributes and comments above a test function.
+
+    An ignored test may have one, but shows nothing: `make test` does not run it.
+    """
     ids: list[str] = []
-    comment_line, is_test = 0, False
+    comment_line, is_test, is_ignored = 0, False, False
     for number, line in enumerate([*text.splitlines(), "}"], start=1):
         if comment := RUST_REQ.match(line):
             ids += [id_.strip() for id_ in comment[1].split(",")]
             comment_line = number
         elif RUST_TEST.match(line):
             is_test = True
+        elif RUST_IGNORE.match(line):
+            is_ignored = True
         elif not line.strip() or line.lstrip().startswith(("//", "#[")):
             continue
         else:
             function = RUST_FUNCTION.match(line)
             if function and is_test:
-                for id_ in ids:
+                for id_ in [] if is_ignored else ids:
                     evidence.add_test(id_, f"{place}::{function[1]}")
             elif ids:
                 evidence.errors.append(f"{place}:{comment_line}: a req comment that is not above a test")
-            ids, is_test = [], False
+            ids, is_test, is_ignored = [], False, False
 
 
 def collect_citations(text: str, place: str, id_pattern: re.Pattern[str], evidence: Evidence) -> None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import msgspec
 from msgspec import inspect
 
-from tensor_pool.config.kinds import ALLOWED, IS_SIZE, POWER_OF_TWO, format_size, parse_size
+from tensor_pool.channels import format_size, parse_size
+from tensor_pool.config.kinds import ALLOWED, CHECK, IS_SIZE, POWER_OF_TWO
 from tensor_pool.config.registry import SECTIONS, section_type
+from tensor_pool.errors import TensorPoolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["ENVIRONMENT_PREFIX", "Key", "all_keys", "find_key", "nearest_key", "section_keys"]
 
@@ -46,6 +48,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     is_size: bool
     is_choice: bool
     is_power_of_two: bool
+    check: Callable[[Any], None] | None = None
+    """What the kind asks beyond its type, see `kinds.CHECK`."""
 
     @property
     def is_required(self) -> bool:
@@ -68,19 +72,26 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: The value is of the wrong type or out of range; its text adds to what `allowed` says.
         """
-        if isinstance(raw, str):
-            if self.is_size:
-                raw = parse_size(raw)
-            elif self.is_choice:
-                raw = raw.strip().lower()  # TENSOR_POOL__LOG__LEVEL=DEBUG is what fingers type
         try:
-            value = msgspec.convert(raw, self.annotation)
+            return self._read(raw)
         except msgspec.ValidationError as e:
             # Of a list or table say which part is wrong; of anything else `allowed` says more than msgspec.
             reason = str(e) if " - at `$" in str(e) else ""
             raise ValueError(re.sub(r"Expected `str` matching regex '.*'", "not allowed", reason)) from None
+        except TensorPoolError as e:  # its hint is for other places; here `allowed` says what to try
+            raise ValueError(e.message) from None
+
+    def _read(self, raw: object) -> Any:
+        if isinstance(raw, str):
+            if self.is_size:
+                raw = parse_size(raw.strip())
+            elif self.is_choice:
+                raw = raw.strip().lower()  # TENSOR_POOL__LOG__LEVEL=DEBUG is what fingers type
+        value = msgspec.convert(raw, self.annotation)
         if self.is_power_of_two and value.bit_count() != 1:
             raise ValueError("not a power of two")
+        if self.check is not None:
+            self.check(value)
         return value
 
     def read_text(self, text: str) -> Any:
@@ -194,6 +205,7 @@ def _key(section: str, field: inspect.Field, annotation: Any) -> Key:
         is_size=is_size,
         is_choice=bool(choices),
         is_power_of_two=bool(extra.get(POWER_OF_TWO)),
+        check=extra.get(CHECK),
     )
 
 

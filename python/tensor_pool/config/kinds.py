@@ -6,10 +6,11 @@ both back. Numbers are bounded everywhere, so that a slip of the keyboard is an 
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Final
 
 from msgspec import Meta
+
+from tensor_pool.channels import for_publication
 
 __all__ = [
     "AbsolutePath",
@@ -19,17 +20,9 @@ __all__ = [
     "Namespace",
     "StreamId",
     "TermLength",
+    "TimerInterval",
     "doc",
-    "format_size",
-    "parse_size",
 ]
-
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
-GIB: Final = 1024 * MIB
-
-_SIZE: Final = re.compile(r"\A([0-9]{1,18})([kmgKMG]?)\Z")
-_FACTORS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 
 # Keys of Meta(extra=...), which msgspec carries along and `keys` understands.
 ALLOWED: Final = "allowed"
@@ -37,6 +30,8 @@ ALLOWED: Final = "allowed"
 IS_SIZE: Final = "is_size"
 """The value is a number of bytes and may be written as in Aeron: 64k, 4m, 1g."""
 POWER_OF_TWO: Final = "power_of_two"
+CHECK: Final = "check"
+"""A function that raises `ValueError` about a value, for what patterns and bounds can't say."""
 
 
 def doc(text: str) -> Meta:
@@ -49,49 +44,31 @@ def doc(text: str) -> Meta:
     return Meta(description=text)
 
 
-def parse_size(text: str) -> int:
-    """Read a size as Aeron writes it.
-
-    Raises:
-        ValueError: Not a whole number with an optional k, m or g.
-
-    Example:
-        >>> parse_size("64k"), parse_size("4M"), parse_size("100")
-        (65536, 4194304, 100)
-    """
-    match = _SIZE.match(text.strip())
-    if match is None:
-        raise ValueError("not a number with k, m, g or nothing after it")
-    return int(match[1]) * _FACTORS[match[2].lower()]
-
-
-def format_size(size: int) -> str:
-    """Write a size as Aeron reads it, as short as it gets without rounding.
-
-    Example:
-        >>> format_size(4 * 1024 * 1024), format_size(1000)
-        ('4m', '1000')
-    """
-    for suffix in ("g", "m", "k"):
-        if size and size % _FACTORS[suffix] == 0:
-            return f"{size // _FACTORS[suffix]}{suffix}"
-    return str(size)
-
-
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 """A duration from a millisecond to an hour."""
 
-TermLength = Annotated[int, Meta(ge=64 * KIB, le=GIB, extra={IS_SIZE: True, POWER_OF_TWO: True})]
+TimerInterval = Annotated[int, Meta(ge=1, le=1_000)]
+"""How often time-outs are looked at; up to Aeron's own default, below every time-out that has no key."""
+
+TermLength = Annotated[int, Meta(ge=64 << 10, le=1 << 30, extra={IS_SIZE: True, POWER_OF_TWO: True})]
 """The length of one term buffer; the limits are Aeron's."""
 
 StreamId = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 """An Aeron stream id; Aeron's are signed, 0 means "none" in our messages."""
 
+
+def _check_channel(text: str) -> None:
+    # The same code that completes channels in use; what can be published to can be subscribed to as well.
+    for_publication(text)
+
+
 Channel = Annotated[
     str,
     Meta(
-        pattern=r"\Aaeron:(ipc|udp)(\?[!-~]+)?\Z",
-        extra={ALLOWED: "an Aeron channel such as aeron:ipc or aeron:udp?endpoint=HOST:PORT"},
+        extra={
+            CHECK: _check_channel,
+            ALLOWED: "an Aeron channel such as aeron:ipc or aeron:udp?endpoint=HOST:PORT",
+        },
     ),
 ]
 """An Aeron channel."""

@@ -228,9 +228,9 @@ def _build_section(
         ]
     try:
         return section_type(name)(**{key: value for key, (value, _) in given.items()}), []
-    except ValueError as e:  # a rule between keys, see Section
-        hint = f"`tpool config explain {name}` lists the keys of the section"
-        return None, [Problem(key=name, what=f"{name}: {e}", where=where, hint=hint)]
+    except ConfigError as e:  # a rule between keys, see Section
+        hint = e.hint or f"`tpool config explain {name}` lists the keys of the section"
+        return None, [Problem(key=name, what=f"{name}: {e.message}", where=where, hint=hint)]
 
 
 def _is_empty_section(setting: Setting) -> bool:

@@ -5,13 +5,13 @@ A service adds its section beside its code, as a `Section` of its own, and names
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
+from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
 from tensor_pool.config.kinds import (
-    MIB,
     AbsolutePath,
     AeronDirectory,
     Channel,
@@ -19,14 +19,11 @@ from tensor_pool.config.kinds import (
     Namespace,
     StreamId,
     TermLength,
+    TimerInterval,
     doc,
 )
-from tensor_pool.runtime.idle import IdleName, make_idle
+from tensor_pool.runtime.idle import IdleName  # noqa: TC001 - msgspec reads annotations at run time
 from tensor_pool.runtime.logs import LogFormat, LogLevel  # noqa: TC001 - msgspec reads annotations at run time
-from tensor_pool.runtime.runner import AgentRunner, ErrorPolicy
-
-if TYPE_CHECKING:
-    from tensor_pool.runtime import Agent, Bell, CachedClock, CounterFactory, ErrorLog
 
 __all__ = [
     "AeronSection",
@@ -45,7 +42,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The parent of all sections.
 
     Each field has a default and is annotated with its kind (`kinds`) and its documentation (`kinds.doc`).
-    Rules between fields go to ``__post_init__``, which raises `ValueError` with what is wrong.
+    Rules between fields go to ``__post_init__``, which raises `ConfigError` with what is wrong.
 
     Example:
         >>> class Camera(Section, frozen=True):
@@ -78,7 +75,10 @@ class AeronSection(Section, frozen=True):
     ] = "external"
     driver_timeout_ms: Annotated[
         Milliseconds,
-        doc("How long a media driver may be silent before it counts as dead, and how long to wait for one."),
+        doc(
+            "How long a media driver may be silent before it counts as dead, and how long requests to it "
+            "wait. Connecting waits 5 s for one that is about to start, whatever this says."
+        ),
     ] = 10_000
     term_length: Annotated[
         TermLength,
@@ -86,41 +86,37 @@ class AeronSection(Section, frozen=True):
             "Length of a term buffer of every publication that does not set its own. A publication takes "
             "three of them; Aeron's own default of 64m would cost 192 MiB each."
         ),
-    ] = 4 * MIB
+    ] = parse_size(STANDARD.term_length)
     untethered_window_limit_timeout_ms: Annotated[
         Milliseconds,
         doc("How long a subscriber may hold a publication back before the others go on without it."),
-    ] = 50
+    ] = STANDARD.window_limit_ms
     untethered_linger_timeout_ms: Annotated[
         Milliseconds, doc("How long a subscriber that was left behind keeps its image.")
-    ] = 50
+    ] = STANDARD.linger_ms
     untethered_resting_timeout_ms: Annotated[
         Milliseconds, doc("How long a subscriber that was left behind waits before it joins again.")
-    ] = 100
+    ] = STANDARD.resting_ms
     timer_interval_ms: Annotated[
-        Milliseconds,
+        TimerInterval,
         doc(
-            "How often a media driver that we start looks at its timers; it can't notice a time-out sooner. "
-            "Aeron's default of 1 s would make the untethered time-outs useless."
+            "How often a media driver that we start looks at its timers; it can't notice a time-out sooner, "
+            "so it must be shorter than each untethered time-out. Aeron's default of 1 s would make them "
+            "useless."
         ),
-    ] = 20
+    ] = DEFAULT_TIMER_INTERVAL_MS
 
     def __post_init__(self) -> None:
-        # Pitfall 36: with a coarser timer one stuck subscriber silences all the others for that long.
-        for name in ("window_limit", "linger", "resting"):
-            timeout_ms: int = getattr(self, f"untethered_{name}_timeout_ms")
-            if timeout_ms < self.timer_interval_ms:
-                raise ValueError(
-                    f"timer_interval_ms of {self.timer_interval_ms} is coarser than "
-                    f"untethered_{name}_timeout_ms of {timeout_ms}: the time-out could not be kept"
-                )
+        names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
+        check_timer_interval(self.timer_interval_ms, {name: getattr(self, name) for name in names})
 
 
 class StreamsSection(Section, frozen=True):
     """Aeron channels and stream ids of the pool's own messages; all processes of a pool must agree on them.
 
     Channels take their term length and untethered time-outs from the section `aeron` unless they set their
-    own. One channel and id may serve several purposes, or all of them.
+    own. One channel and id may serve several purposes, or all of them. So far only announces and descriptors
+    are in use, by `tpool demo`; the other keys are checked and wait for their services.
     """
 
     section_name: ClassVar[str] = "streams"
@@ -146,7 +142,7 @@ class StreamsSection(Section, frozen=True):
 
 
 class ShmSection(Section, frozen=True):
-    """Where shared memory lies and who may open it."""
+    """Where shared memory lies and who may open it. No service reads it yet; its values are only checked."""
 
     section_name: ClassVar[str] = "shm"
 
@@ -190,7 +186,10 @@ class ShmSection(Section, frozen=True):
 
 
 class AgentsSection(Section, frozen=True):
-    """How agents run: what they do without work, and what happens when they fail or don't end."""
+    """How agents run: what they do without work, and what happens when they fail or don't end.
+
+    Holds for agents that a program makes with `tensor_pool.host.agents`; no command runs one yet.
+    """
 
     section_name: ClassVar[str] = "agents"
 
@@ -217,38 +216,6 @@ class AgentsSection(Section, frozen=True):
     overrun_ms: Annotated[
         Milliseconds, doc("A duty cycle that takes longer than this counts as an overrun.")
     ] = 100
-
-    def make_runner(
-        self,
-        agent: Agent,
-        *,
-        bell: Bell | None = None,
-        error_log: ErrorLog | None = None,
-        cycle_clock: CachedClock | None = None,
-        counters: CounterFactory | None = None,
-    ) -> AgentRunner:
-        """A runner with these settings: the one place where they become one.
-
-        Example:
-            >>> class Nothing:
-            ...     name = "nothing"
-            ...     def on_start(self) -> None: pass
-            ...     def do_work(self) -> int: return 0
-            ...     def on_close(self) -> None: pass
-            >>> with AgentsSection().make_runner(Nothing()) as runner:
-            ...     runner.is_running
-            True
-        """
-        return AgentRunner(
-            agent,
-            idle=make_idle(self.idle, bell=bell, max_pause_s=self.idle_max_pause_ms / 1_000),
-            error_log=error_log,
-            policy=ErrorPolicy(limit=self.error_limit),
-            cycle_clock=cycle_clock,
-            counters=counters,
-            overrun_ms=self.overrun_ms,
-            close_timeout_s=self.close_timeout_ms / 1_000,
-        )
 
 
 class LogSection(Section, frozen=True):

@@ -13,6 +13,7 @@ from tensor_pool.transport import (
     SpawnedMediaDriver,
     default_aeron_dir,
 )
+from tensor_pool.transport.media import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from tensor_pool.config import AeronSection
@@ -45,11 +46,15 @@ def channel_defaults(section: AeronSection) -> ChannelDefaults:
 def media_driver_options(section: AeronSection, **changes: Any) -> MediaDriverOptions:
     """How a media driver of ours runs; `changes` are fields of `MediaDriverOptions`.
 
+    Whatever the section allows makes a media driver; only `changes` can contradict it.
+
     Raises:
-        ConfigError: The values contradict each other.
+        ConfigError: `changes` contradict each other or the section.
     """
     configured: dict[str, Any] = {
         "timer_interval_ms": section.timer_interval_ms,
+        # Nobody chose the default, so it gives way: a driver that sleeps longer than its timer is late.
+        "idle_max_sleep_ms": min(DEFAULT_OPTIONS.idle_max_sleep_ms, section.timer_interval_ms),
         "untethered_window_limit_ms": section.untethered_window_limit_timeout_ms,
         "untethered_linger_ms": section.untethered_linger_timeout_ms,
         "untethered_resting_ms": section.untethered_resting_timeout_ms,

@@ -1,7 +1,7 @@
 """Agents: the services of the pool, written as duty cycles.
 
 An agent never owns a thread. `do_work` does what is there to do, without waiting, and says how much that was;
-a `runner.AgentRunner` calls it from a thread of its own, a `runner.AgentInvoker` from wherever a test or a
+a `runner.AgentRunner` calls it from a thread of its own, an `invoker.AgentInvoker` from wherever a test or a
 host's loop wants it. What an agent decides lives in state machines that know neither threads nor sockets.
 """
 

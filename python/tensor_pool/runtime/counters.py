@@ -23,11 +23,12 @@ applications on the same media driver tend to pick, and each package has its own
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 __all__ = ["FIRST_TYPE_ID", "Counter", "CounterFactory", "CounterSet", "CounterType", "LocalCounters"]
 
@@ -128,7 +129,7 @@ class LocalCounters:
         return _LocalCounter()
 
 
-class CounterSet:
+class CounterSet(Closing):
     """The counters of one owner, made together and closed together.
 
     Args:
@@ -169,11 +170,3 @@ class CounterSet:
         """Give all cells back; may be called twice."""
         for cell in self._cells.values():
             cell.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

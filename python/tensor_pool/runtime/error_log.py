@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tensor_pool.errors import TensorPoolError
+from tensor_pool.errors import TensorPoolError, raised_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ class ErrorLog:
         if isinstance(error, BaseExceptionGroup):
             news = [self.record(member, now_ns) for member in error.exceptions]
             return any(news)
-        kind, where = _name(type(error)), _raised_at(error)
+        kind, where = _name(type(error)), raised_at(error)
         # A TensorPoolError's text has its hint on further lines; the entry keeps what happened.
         message = (error.message if isinstance(error, TensorPoolError) else str(error))[:_LONGEST_MESSAGE]
         identity = (kind, where, _NUMBERS.sub("#", message))
@@ -120,14 +120,3 @@ class ErrorLog:
 
 def _name(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _raised_at(error: BaseException) -> str:
-    """File, line and function of the innermost Python frame; the entry must not keep the frames alive."""
-    traceback = error.__traceback__
-    if traceback is None:
-        return "never raised"
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    code = traceback.tb_frame.f_code
-    return f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError
 from tensor_pool.runtime.agent import StopAgent
 from tensor_pool.runtime.duty_cycle import DutyCycle
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tensor_pool.runtime.agent import Agent
     from tensor_pool.runtime.clock import CachedClock, Clock
     from tensor_pool.runtime.counters import CounterFactory, CounterSet
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentInvoker"]
 
 
-class AgentInvoker:
+class AgentInvoker(Closing):
     """Runs an agent on the caller's thread, one duty cycle a call: for tests and for hosts with a loop.
 
     What the agent raises reaches the caller; the agent goes on with the next `invoke`.
@@ -113,8 +112,3 @@ class AgentInvoker:
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

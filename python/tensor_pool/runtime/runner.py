@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, ForkedProcessError
 from tensor_pool.runtime.agent import StopAgent
 from tensor_pool.runtime.clock import SystemClock
@@ -22,8 +23,6 @@ from tensor_pool.runtime.error_log import ErrorLog
 from tensor_pool.runtime.idle import BackOff
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tensor_pool.runtime.agent import Agent
     from tensor_pool.runtime.clock import CachedClock, Clock
     from tensor_pool.runtime.counters import CounterFactory, CounterSet
@@ -70,7 +69,7 @@ class ErrorPolicy(msgspec.Struct, frozen=True):
         return min(_FIRST_PAUSE_S * 2.0 ** min(errors_in_row - 1, 16), _LONGEST_PAUSE_S)
 
 
-class AgentRunner:
+class AgentRunner(Closing):
     """Runs an agent on a thread of its own.
 
     The thread is a daemon, so a forgotten runner never keeps a program from ending; at interpreter exit all
@@ -232,11 +231,6 @@ class AgentRunner:
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self) -> None:
         try:

@@ -17,6 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor_pool.channels import (
+    Channel,
+    ChannelDefaults,
+    for_publication,
+    for_subscription,
+    ipc,
+    udp,
+)
 from tensor_pool.transport.backpressure import (
     DROP,
     RAISE,
@@ -24,14 +32,6 @@ from tensor_pool.transport.backpressure import (
     OfferCounts,
     OfferResult,
     retry_for,
-)
-from tensor_pool.transport.channels import (
-    Channel,
-    ChannelDefaults,
-    for_publication,
-    for_subscription,
-    ipc,
-    udp,
 )
 from tensor_pool.transport.client import AeronClient, ConductorError
 from tensor_pool.transport.counters import AeronCounters, CounterReading, read_counters
@@ -62,49 +62,49 @@ if TYPE_CHECKING:
     from tensor_pool.transport.spawned import SpawnedMediaDriver
 
 __all__ = [
-    # back-pressure
-    "DROP",
-    "RAISE",
+    # what agents depend on
+    "Client",
+    "CounterCell",
+    "Header",
+    "Image",
+    "ImageEvent",
+    "Message",
+    "MessageHandler",
+    "Publication",
+    "Subscription",
     # Aeron
     "AeronClient",
     "AeronPublication",
     "AeronSubscription",
+    "ConductorError",
+    # back-pressure
+    "DROP",
+    "RAISE",
     "BackPressurePolicy",
+    "OfferCounts",
+    "OfferResult",
+    "retry_for",
     # channels
     "Channel",
     "ChannelDefaults",
-    # what agents depend on
-    "Client",
-    "ConductorError",
-    "CounterCell",
-    # counters
-    "AeronCounters",
-    "CounterReading",
-    # media driver
-    "EmbeddedMediaDriver",
-    "ExternalMediaDriver",
-    "Header",
-    "Image",
-    "ImageEvent",
-    "MediaDriver",
-    "MediaDriverOptions",
-    "MediaDriverStatus",
-    "Message",
-    "MessageHandler",
-    "OfferCounts",
-    "OfferResult",
-    "Publication",
-    "SpawnedMediaDriver",
-    "Subscription",
-    "default_aeron_dir",
     "for_publication",
     "for_subscription",
     "ipc",
+    "udp",
+    # media driver
+    "EmbeddedMediaDriver",
+    "ExternalMediaDriver",
+    "MediaDriver",
+    "MediaDriverOptions",
+    "MediaDriverStatus",
+    "SpawnedMediaDriver",
+    "default_aeron_dir",
     "is_alive",
     "media_driver_status",
+    # counters
+    "AeronCounters",
+    "CounterReading",
     "read_counters",
-    "retry_for",
-    "udp",
 ]
 
 

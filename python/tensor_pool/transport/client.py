@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from tensor_pool import _native
-from tensor_pool.errors import ConfigError
-from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
-from tensor_pool.transport.channels import (
+from tensor_pool.channels import (
     STANDARD,
     Channel,
     ChannelDefaults,
@@ -16,11 +14,11 @@ from tensor_pool.transport.channels import (
     for_publication,
     for_subscription,
 )
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ConfigError
+from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
-from tensor_pool.transport.media import default_aeron_dir
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from tensor_pool.transport.media import resolve_aeron_dir
 
 __all__ = ["AeronClient", "ConductorError"]
 
@@ -45,7 +43,7 @@ class ConductorError(NamedTuple):
     message: str
 
 
-class AeronClient:
+class AeronClient(Closing):
     """A client of a media driver. It owns one thread, which costs next to nothing while nothing changes.
 
     Use `connect`. Everything made through it is closed with it. It may be shared by threads, and closed by
@@ -97,7 +95,7 @@ class AeronClient:
             NoMediaDriverError: There is none within `connect_timeout_ms`.
         """
         native = _native.AeronClient(
-            aeron_dir=os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir(),
+            aeron_dir=resolve_aeron_dir(aeron_dir),
             name=f"tensor-pool {os.getpid()}" if name is None else name,
             connect_timeout_ns=_nanoseconds(connect_timeout_ms, "connect_timeout_ms"),
             driver_timeout_ns=_nanoseconds(driver_timeout_ms, "driver_timeout_ms"),
@@ -194,11 +192,3 @@ class AeronClient:
 
     def __repr__(self) -> str:
         return f"<AeronClient {self.client_id} of {self.aeron_dir}{' closed' if self.closed else ''}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

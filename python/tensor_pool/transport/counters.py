@@ -12,14 +12,15 @@ Example:
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensor_pool import _native
 from tensor_pool.errors import TensorPoolError
-from tensor_pool.transport.media import default_aeron_dir
+from tensor_pool.transport.media import resolve_aeron_dir
 
 if TYPE_CHECKING:
+    import os
+
     from tensor_pool.runtime import Counter, CounterType
     from tensor_pool.transport.protocol import Client, CounterCell
 
@@ -107,6 +108,6 @@ def read_counters(
     Raises:
         NoMediaDriverError: The directory holds no media driver's files.
     """
-    directory = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
+    directory = resolve_aeron_dir(aeron_dir)
     readings = (CounterReading(*record) for record in _native.aeron_counters(directory))
     return [reading for reading in readings if type_id is None or reading.type_id == type_id]

@@ -8,15 +8,15 @@ error.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from tensor_pool.closing import Closing
 from tensor_pool.ids import AeronStreamId
 from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult, Refusals
 from tensor_pool.transport.protocol import Header, Image, ImageEvent, Message, MessageHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from tensor_pool import _native
 
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], bool], timeout_ms: float) -> bool:
     return True
 
 
-class AeronPublication:
+class AeronPublication(Closing):
     """An exclusive publication: nobody else writes to it, so that nobody else can block it.
 
     Example:
@@ -133,16 +133,8 @@ class AeronPublication:
     def __repr__(self) -> str:
         return f"<AeronPublication {self}{' closed' if self.closed else ''}>"
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AeronSubscription:
+class AeronSubscription(Closing):
     """A subscription to everything that is published on one stream of a channel.
 
     Example:
@@ -240,11 +232,3 @@ class AeronSubscription:
 
     def __repr__(self) -> str:
         return f"<AeronSubscription {self}{' closed' if self.closed else ''}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -22,12 +22,11 @@ import pwd
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
+from typing import Final, Literal, NamedTuple, Protocol, Self
 
 from tensor_pool import _native, errors
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
+from tensor_pool.closing import Closing
 
 __all__ = [
     "EmbeddedMediaDriver",
@@ -38,8 +37,12 @@ __all__ = [
     "default_aeron_dir",
     "is_alive",
     "media_driver_status",
+    "resolve_aeron_dir",
+    "temporary_aeron_dir",
 ]
 
+_OUR_VARIABLES: Final = ("TENSOR_POOL__AERON__DIR", "TENSOR_POOL__AERON_DIR")
+"""The key `aeron.dir` in the environment, as `tensor_pool.config` reads it, and its short form."""
 _NS_PER_MS: Final = 1_000_000
 _COUNTER_VALUE_BYTES: Final = 128
 _MIN_COUNTERS: Final = 8_192
@@ -51,8 +54,12 @@ _LIVENESS_TIMEOUT_MS: Final = 10_000
 def default_aeron_dir() -> str:
     """The directory that everybody uses when nobody says another.
 
-    ``TENSOR_POOL__AERON_DIR``, else ``AERON_DIR``, else the one that Aeron itself takes:
-    ``/dev/shm/aeron-USER``, so that programs of other makers on the same host are met without configuration.
+    ``TENSOR_POOL__AERON__DIR`` (or, shorter, ``TENSOR_POOL__AERON_DIR``), else ``AERON_DIR``, else the one
+    that Aeron itself takes: ``/dev/shm/aeron-USER``, so that programs of other makers on the same host are
+    met without configuration. A configuration file is not read; who has one asks `tensor_pool.host.aeron`.
+
+    Raises:
+        ConfigError: The first two name different directories.
 
     Example:
         >>> import os
@@ -61,9 +68,14 @@ def default_aeron_dir() -> str:
         '/dev/shm/example'
         >>> del os.environ["TENSOR_POOL__AERON_DIR"]
     """
-    for variable in ("TENSOR_POOL__AERON_DIR", "AERON_DIR"):
-        if directory := os.environ.get(variable):
-            return directory
+    ours = {name: os.environ[name] for name in _OUR_VARIABLES if os.environ.get(name)}
+    if len(set(ours.values())) > 1:
+        raise errors.ConfigError(
+            f"{' and '.join(ours)} name different directories",
+            hint=f"unset one of them: {' or '.join(map(repr, ours.values()))}",
+        )
+    if directory := next(iter(ours.values()), None) or os.environ.get("AERON_DIR"):
+        return directory
     user = os.environ.get("USER")
     if user is None:
         try:
@@ -71,6 +83,16 @@ def default_aeron_dir() -> str:
         except KeyError:  # a container with a made-up user id
             user = "default"
     return f"/dev/shm/aeron-{user}"  # noqa: S108 - Aeron's own place
+
+
+def resolve_aeron_dir(aeron_dir: str | os.PathLike[str] | None) -> str:
+    """The directory that was named, or `default_aeron_dir()` when none was.
+
+    Example:
+        >>> resolve_aeron_dir("/dev/shm/example")
+        '/dev/shm/example'
+    """
+    return os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +129,13 @@ class MediaDriverOptions:
     threading: Literal["shared", "shared_network", "dedicated"] = "shared"
     idle: Literal["backoff", "yield", "spin"] = "backoff"
     idle_max_sleep_ms: float = 4
-    timer_interval_ms: float = 20
+    timer_interval_ms: float = DEFAULT_TIMER_INTERVAL_MS
     client_liveness_ms: float = 10_000
-    untethered_window_limit_ms: float = 50
-    untethered_linger_ms: float = 50
-    untethered_resting_ms: float = 100
-    term_bytes: int = 4 << 20
-    ipc_term_bytes: int = 4 << 20
+    untethered_window_limit_ms: float = STANDARD.window_limit_ms
+    untethered_linger_ms: float = STANDARD.linger_ms
+    untethered_resting_ms: float = STANDARD.resting_ms
+    term_bytes: int = parse_size(STANDARD.term_length)
+    ipc_term_bytes: int = parse_size(STANDARD.term_length)
     sparse_terms: bool = True
     max_counters: int = _MIN_COUNTERS
     delete_dir_on_start: bool = True
@@ -129,20 +151,10 @@ class MediaDriverOptions:
                 raise errors.ConfigError(
                     f"{name}={getattr(self, name)!r}", hint=f"one of {', '.join(allowed)}"
                 )
-        if (
-            not 0
-            < self.timer_interval_ms
-            < min(
-                self.client_liveness_ms,
-                self.untethered_window_limit_ms,
-                self.untethered_linger_ms,
-                self.untethered_resting_ms,
-            )
-        ):
-            raise errors.ConfigError(
-                f"timer_interval_ms={self.timer_interval_ms} is not shorter than every time-out",
-                hint="20 works with the defaults",
-            )
+        timeouts = ("client_liveness", "untethered_window_limit", "untethered_linger", "untethered_resting")
+        check_timer_interval(
+            self.timer_interval_ms, {f"{name}_ms": getattr(self, f"{name}_ms") for name in timeouts}
+        )
         if not _MIN_COUNTERS <= self.max_counters <= _MAX_COUNTERS:
             raise errors.ConfigError(
                 f"max_counters={self.max_counters}", hint=f"from {_MIN_COUNTERS} to {_MAX_COUNTERS}"
@@ -212,7 +224,7 @@ def media_driver_status(
         >>> media_driver_status("/nonexistent") is None
         True
     """
-    directory = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
+    directory = resolve_aeron_dir(aeron_dir)
     try:
         pid, start_ms, heartbeat_ms, liveness_ns, alive = _native.aeron_driver_status(
             directory, round(timeout_ms * _NS_PER_MS)
@@ -230,7 +242,7 @@ def is_alive(
     return status is not None and status.alive
 
 
-class MediaDriver(Protocol):
+class MediaDriver(Closing, Protocol):
     """A media driver, wherever it runs."""
 
     @property
@@ -251,29 +263,8 @@ class MediaDriver(Protocol):
         """Ends it if it is ours; may be called again."""
         ...
 
-    def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class ClosingMediaDriver:
-    """A media driver as a context manager."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class EmbeddedMediaDriver(ClosingMediaDriver):
+class EmbeddedMediaDriver(Closing):
     """A media driver on threads of this process.
 
     Args:
@@ -295,7 +286,7 @@ class EmbeddedMediaDriver(ClosingMediaDriver):
         aeron_dir: str | os.PathLike[str] | None = None,
         options: MediaDriverOptions = DEFAULT_OPTIONS,
     ) -> None:
-        directory = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
+        directory = resolve_aeron_dir(aeron_dir)
         self._native = options.start(directory)
         self._pid = os.getpid()
         # Ends it before the interpreter does, even when a daemon thread still holds a reference.
@@ -336,7 +327,7 @@ def temporary_aeron_dir() -> str:
     return f"/dev/shm/tensor-pool-{unique}"  # noqa: S108 - shared memory is the point
 
 
-class ExternalMediaDriver(ClosingMediaDriver):
+class ExternalMediaDriver(Closing):
     """A media driver that somebody else runs.
 
     Args:
@@ -352,7 +343,7 @@ class ExternalMediaDriver(ClosingMediaDriver):
     """
 
     def __init__(self, aeron_dir: str | os.PathLike[str] | None = None) -> None:
-        self.aeron_dir: Final = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
+        self.aeron_dir: Final = resolve_aeron_dir(aeron_dir)
         status = media_driver_status(self.aeron_dir)
         if status is None or not status.alive:
             raise errors.NoMediaDriverError(

@@ -18,9 +18,9 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, Final
 
+from tensor_pool.channels import Channel, check_stream_id, for_publication, for_subscription
 from tensor_pool.errors import NoMediaDriverError, TransportError
 from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
-from tensor_pool.transport.channels import Channel, check_stream_id, for_publication, for_subscription
 from tensor_pool.transport.memory_endpoints import (
     MAX_KEY_BYTES,
     MAX_LABEL_BYTES,

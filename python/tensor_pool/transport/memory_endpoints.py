@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tensor_pool.channels import Channel, check_stream_id, parse_size
+from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, TransportError
 from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult, Refusals
-from tensor_pool.transport.channels import Channel, check_stream_id, parse_size
 from tensor_pool.transport.counters import CounterReading
 from tensor_pool.transport.endpoints import DEFAULT_FRAGMENT_LIMIT, wait_until
 from tensor_pool.transport.protocol import Header, Image, ImageEvent, Message, MessageHandler
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tensor_pool.ids import AeronStreamId
     from tensor_pool.transport.memory import MemoryBus
 
@@ -46,7 +45,7 @@ def stream_key(channel: str | Channel, stream_id: int) -> StreamKey:
     return f"{parsed.media}:{address}", check_stream_id(stream_id)
 
 
-class MemoryHandle:
+class MemoryHandle(Closing):
     """What can be closed, alone or by its client."""
 
     _what: str
@@ -74,14 +73,6 @@ class MemoryHandle:
             if not self._closed:
                 self._closed = True
                 self._on_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class MemoryCounter(MemoryHandle):

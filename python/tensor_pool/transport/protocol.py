@@ -6,14 +6,14 @@ Agents take a `Client` and never ask which one it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from tensor_pool.channels import Channel
     from tensor_pool.ids import AeronStreamId
     from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult
-    from tensor_pool.transport.channels import Channel
 
 __all__ = [
     "Client",
@@ -84,7 +84,7 @@ class CounterCell(Protocol):
         ...
 
 
-class Publication(Protocol):
+class Publication(Closing, Protocol):
     """One end of a stream, to send on."""
 
     @property
@@ -155,14 +155,8 @@ class Publication(Protocol):
         """Closes it; may be called again."""
         ...
 
-    def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class Subscription(Protocol):
+class Subscription(Closing, Protocol):
     """One end of a stream, to receive from."""
 
     @property
@@ -221,14 +215,8 @@ class Subscription(Protocol):
         """Closes it; may be called again."""
         ...
 
-    def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class Client(Protocol):
+class Client(Closing, Protocol):
     """Makes the ends of streams, and counters."""
 
     @property
@@ -262,9 +250,3 @@ class Client(Protocol):
     def close(self) -> None:
         """Closes it and everything made through it; may be called again."""
         ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...

@@ -13,17 +13,17 @@ from dataclasses import asdict
 from typing import IO, Any, Final
 
 from tensor_pool import errors
+from tensor_pool.closing import Closing
 from tensor_pool.transport.media import (
     DEFAULT_OPTIONS,
-    ClosingMediaDriver,
     MediaDriverOptions,
-    default_aeron_dir,
+    resolve_aeron_dir,
 )
 
 __all__ = ["SpawnedMediaDriver"]
 
 
-class SpawnedMediaDriver(ClosingMediaDriver):
+class SpawnedMediaDriver(Closing):
     """A media driver in a process of its own, which ends when this process does, however that ends.
 
     Args:
@@ -48,7 +48,7 @@ class SpawnedMediaDriver(ClosingMediaDriver):
         *,
         start_timeout_ms: float = 20_000,
     ) -> None:
-        self.aeron_dir: Final = os.fspath(aeron_dir) if aeron_dir is not None else default_aeron_dir()
+        self.aeron_dir: Final = resolve_aeron_dir(aeron_dir)
         command = [
             sys.executable,
             "-m",

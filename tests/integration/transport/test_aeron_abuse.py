@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from forking import SCRIPT_FORKS
 from tensor_pool.errors import ConfigError, NoMediaDriverError
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver, SpawnedMediaDriver, is_alive, retry_for
 
@@ -185,9 +186,7 @@ print("done")
 
 
 class TestFork:
-    SCRIPT = f"""{PRELUDE}
-import json, warnings
-warnings.simplefilter("ignore")
+    SCRIPT = f"""{SCRIPT_FORKS}{PRELUDE}
 uses = {{
     "driver.close": driver.close, "client.check": client.check, "client.close": client.close,
     "add_publication": lambda: client.add_publication(IPC, 8),
@@ -222,12 +221,13 @@ print("done")
         assert_clean(run_script(self.SCRIPT, aeron_dir), "[]\ndone\n")
 
     def test_while_other_threads_hold_locks(self, run_script: RunScript, aeron_dir: str) -> None:
-        script = f"""{PRELUDE}
-import warnings
-warnings.simplefilter("ignore")
+        script = f"""{SCRIPT_FORKS}{PRELUDE}
 def work(turn):
-    while True:
-        turn()
+    try:
+        while True:
+            turn()
+    except TensorPoolError:
+        pass  # the end of the interpreter closes everything under threads that still run
 for turn in (lambda: publication.offer(b"x"), subscription.receive, client.check):
     threading.Thread(target=work, args=(turn,), daemon=True).start()
 for _ in range(20):
@@ -248,11 +248,10 @@ print("done")
     def test_a_spawned_driver_survives_the_children_of_its_owner(
         self, run_script: RunScript, aeron_dir: str
     ) -> None:
-        script = """
-import os, sys, warnings
+        script = f"""{SCRIPT_FORKS}
+import os, sys
 from tensor_pool.errors import ForkedProcessError
 from tensor_pool.transport import *
-warnings.simplefilter("ignore")
 driver = SpawnedMediaDriver(sys.argv[1])
 pid = os.fork()
 if pid == 0:

@@ -76,7 +76,9 @@ def test_run_twice_fails_with_one_line_what_and_one_line_what_to_try(
         (["--no-such-option"], 2),
         (["--set", "aeron.dir=relative"], 2),
         (["--set", "aeron.timer_interval_ms=0"], 2),
+        (["--set", "aeron.timer_interval_ms=50"], 2),
         (["--set", "aeron.timer_interval_ms=90"], 2),
+        (["--set", "aeron.timer_interval_ms=2", "--idle-max-sleep-ms", "4"], 2),
         (["--idle-max-sleep-ms", "1000"], 2),
         (["--config", "/nonexistent.toml"], 2),
     ],
@@ -97,6 +99,14 @@ def test_run_takes_its_settings_from_the_configuration(aeron_dir: str, tmp_path:
         with AeronClient.connect(aeron_dir) as client:
             native = client.native.add_publication("aeron:ipc", 1, 5_000_000_000)
             assert native.max_message_bytes == (64 << 10) // 8
+
+
+def test_run_with_a_quick_timer_needs_no_further_option(aeron_dir: str) -> None:
+    with running("--aeron-dir", aeron_dir, "--set", "aeron.timer_interval_ms=2", "--dense-terms") as (
+        _,
+        line,
+    ):
+        assert line.startswith(f"aeron-dir={aeron_dir} ")
 
 
 def test_status_of_a_live_one(media_driver: EmbeddedMediaDriver, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import importlib
 
 import pytest
 
-MODULES = ["backpressure", "channels", "client", "counters", "endpoints", "media", "memory", "spawned"]
+MODULES = ["backpressure", "client", "counters", "endpoints", "media", "memory", "spawned"]
 
 
 @pytest.mark.parametrize("name", MODULES)

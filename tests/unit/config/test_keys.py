@@ -50,7 +50,7 @@ class TestAllowed:
         ("path", "text"),
         [
             ("aeron.term_length", "a size from 64k to 1g, a power of two"),
-            ("aeron.timer_interval_ms", "a whole number from 1 to 3600000"),
+            ("aeron.driver_timeout_ms", "a whole number from 1 to 3600000"),
             ("agents.idle_max_pause_ms", "a number above 0 up to 100"),
             ("log.level", "one of debug, info, warning, error"),
             ("shm.shm_base_dir", "an absolute path of visible ASCII characters without ?, | and spaces"),

@@ -1,33 +1,12 @@
-"""Sizes as Aeron writes them, and what the patterns of the kinds let through."""
+"""What the kinds of values let through."""
+
+import re
 
 import msgspec
 import pytest
 
 from tensor_pool.config import kinds
-
-
-class TestSizes:
-    @pytest.mark.parametrize(
-        ("text", "size"),
-        [("0", 0), ("100", 100), ("64k", 65_536), ("4m", 4_194_304), ("1G", 2**30), (" 2K ", 2_048)],
-    )
-    def test_are_read(self, text: str, size: int) -> None:
-        assert kinds.parse_size(text) == size
-
-    @pytest.mark.parametrize(
-        "text",
-        ["", "k", "4 m", "4mb", "-1", "1.5m", "0x10", "٤", "1e3", "9" * 19, "4m\n4m"],
-    )
-    def test_that_are_none_are_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="k, m, g"):
-            kinds.parse_size(text)
-
-    @pytest.mark.parametrize(
-        ("size", "text"), [(0, "0"), (1_000, "1000"), (65_536, "64k"), (3 * 2**20, "3m"), (2**30, "1g")]
-    )
-    def test_are_written_as_short_as_possible(self, size: int, text: str) -> None:
-        assert kinds.format_size(size) == text
-        assert kinds.parse_size(text) == size
+from tensor_pool.config.keys import find_key
 
 
 def accepts(kind: object, value: object) -> bool:
@@ -57,18 +36,41 @@ class TestPatterns:
     def test_namespaces_that_would_lead_elsewhere(self, name: str) -> None:
         assert not accepts(kinds.Namespace, name)
 
-    @pytest.mark.parametrize(
-        "channel", ["aeron:ipc", "aeron:ipc?term-length=1m", "aeron:udp?endpoint=127.0.0.1:1"]
-    )
-    def test_channels(self, channel: str) -> None:
-        assert accepts(kinds.Channel, channel)
-
-    @pytest.mark.parametrize(
-        "channel", ["", "ipc", "aeron:tcp", "aeron:ipc?", "aeron:udp?a b", "aeron:ipc\n"]
-    )
-    def test_what_is_no_channel(self, channel: str) -> None:
-        assert not accepts(kinds.Channel, channel)
-
     @pytest.mark.parametrize(("directory", "is_one"), [("", True), ("/dev/shm/my dir", True), ("x", False)])
     def test_media_driver_directories(self, directory: str, is_one: bool) -> None:
         assert accepts(kinds.AeronDirectory, directory) == is_one
+
+
+class TestChannels:
+    KEY = find_key("streams.descriptor_channel")
+
+    @pytest.mark.parametrize(
+        "channel", ["aeron:ipc", "aeron:ipc?", "aeron:ipc?term-length=1m", "aeron:udp?endpoint=127.0.0.1:1"]
+    )
+    def test_are_taken_as_they_are_written(self, channel: str) -> None:
+        assert self.KEY.read(channel) == channel
+
+    @pytest.mark.parametrize(
+        ("channel", "why"),
+        [
+            ("", "'' is not a channel"),
+            ("ipc", "'ipc' is not a channel"),
+            ("aeron:tcp", "'aeron:tcp' is not a channel"),
+            ("aeron:ipc\n", "is not a channel"),
+            ("aeron:ipc?foo=1", "Aeron knows no channel parameter 'foo', and would ignore it"),
+            ("aeron:ipc?term-length=3m", "term-length=3m"),
+            ("aeron:udp", "a UDP channel needs an endpoint or a control address"),
+            ("aeron-spy:aeron:udp?endpoint=127.0.0.1:1", "can't be published to"),
+        ],
+    )
+    def test_are_refused_for_the_reason_that_using_them_would_give(self, channel: str, why: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(why)) as caught:
+            self.KEY.read(channel)
+        assert "\n" not in str(caught.value)
+
+
+def test_sizes_may_have_spaces_around_them_but_not_inside() -> None:
+    key = find_key("aeron.term_length")
+    assert key.read(" 64K ") == 64 << 10
+    with pytest.raises(ValueError, match="'64 k' is not a size"):
+        key.read("64 k")

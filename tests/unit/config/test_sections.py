@@ -1,9 +1,13 @@
-"""The sections: defaults that the decisions fix, and what they turn into."""
+"""The sections: defaults that the decisions fix, and what follows from them."""
+
+import re
+from typing import ClassVar
 
 import pytest
 
-from tensor_pool.config import AeronSection, AgentsSection, ShmSection, StreamsSection
-from tensor_pool.runtime import ErrorPolicy, StopAgent
+from tensor_pool.config import AeronSection, ShmSection, StreamsSection, load_config
+from tensor_pool.config.keys import all_keys
+from tensor_pool.errors import ConfigError
 
 
 class TestAeron:
@@ -17,10 +21,45 @@ class TestAeron:
         assert section.term_length == 4 * 1024 * 1024
 
     @pytest.mark.parametrize("name", ["window_limit", "linger", "resting"])
-    def test_a_time_out_below_the_timer_interval_could_not_be_kept(self, name: str) -> None:
-        with pytest.raises(ValueError, match=f"untethered_{name}_timeout_ms of 19"):
-            AeronSection(**{f"untethered_{name}_timeout_ms": 19})
-        AeronSection(**{f"untethered_{name}_timeout_ms": 20})
+    def test_a_time_out_must_be_longer_than_the_timer_interval(self, name: str) -> None:
+        with pytest.raises(ConfigError, match=f"untethered_{name}_timeout_ms of 20"):
+            AeronSection(**{f"untethered_{name}_timeout_ms": 20})
+        AeronSection(**{f"untethered_{name}_timeout_ms": 21})
+
+
+class TestContainment:
+    """Nothing in the configuration lets a region be mapped without a look at where it lies."""
+
+    SWITCHES: ClassVar = {"true or false"}  # how a key that switches something says what it allows
+    SUSPICIOUS = re.compile(r"contain|trust|unsafe|insecure|verify|check|skip|strict|symlink|follow")
+
+    @pytest.mark.req("WIRE-15.21a.5-12")
+    def test_no_key_switches_it_off(self) -> None:
+        entries = list(load_config(environ={}, search=False).entries())
+        assert {entry.key.path for entry in entries} == {key.path for key in all_keys()}
+        switches = [entry.key.path for entry in entries if entry.key.allowed in self.SWITCHES]
+        assert switches == [], "a new switch: show here that it leaves containment alone"
+        named = [e.key.path for e in entries if self.SUSPICIOUS.search(f"{e.key.path} {e.key.allowed}")]
+        assert named == [], "what these do must be looked at, then named here"
+
+    @pytest.mark.req("WIRE-15.21a.5-12")
+    @pytest.mark.parametrize("allowed", ["", [], "/a", ["/a", "/b"]])
+    @pytest.mark.parametrize("permissions", ["private", "group"])
+    @pytest.mark.parametrize("namespace", ["default", "lab"])
+    def test_there_is_always_a_base_directory(
+        self, allowed: str | list[str], permissions: str, namespace: str
+    ) -> None:
+        values = {"allowed_base_dirs": allowed, "permissions": permissions, "namespace": namespace}
+        overrides = {f"shm.{name}": value for name, value in values.items()}
+        section = load_config(overrides=overrides, environ={}, search=False).shm
+        assert section.base_dirs
+        assert all(directory.startswith("/") for directory in section.base_dirs)
+
+    @pytest.mark.parametrize("directory", ["", "relative", "none", "*"])
+    def test_what_is_no_absolute_path_is_no_base_directory(self, directory: str) -> None:
+        for overrides in ({"shm.allowed_base_dirs": [directory]}, {"shm.shm_base_dir": directory}):
+            with pytest.raises(ConfigError):
+                load_config(overrides=overrides, environ={}, search=False)
 
 
 class TestStreams:
@@ -55,36 +94,3 @@ class TestShm:
     def test_regions_are_accepted_below_the_base_directory_unless_told_otherwise(self) -> None:
         assert ShmSection(shm_base_dir="/a").base_dirs == ("/a",)
         assert ShmSection(shm_base_dir="/a", allowed_base_dirs=("/b", "/c")).base_dirs == ("/b", "/c")
-
-
-class TestAgents:
-    class Failing:
-        name = "failing"
-
-        def on_start(self) -> None: ...
-
-        def do_work(self) -> int:
-            raise ValueError("no")
-
-        def on_close(self) -> None: ...
-
-    class Done(Failing):
-        def do_work(self) -> int:
-            raise StopAgent
-
-    def test_the_runner_gets_the_settings(self) -> None:
-        runner = AgentsSection(error_limit=0, close_timeout_ms=250).make_runner(self.Failing()).start()
-
-        assert runner.wait(timeout_s=30)
-        assert isinstance(runner.error, ValueError)
-        assert runner.close_timeout_s == 0.25
-
-    def test_defaults_are_those_of_the_runtime(self) -> None:
-        assert AgentsSection().error_limit == ErrorPolicy().limit
-
-    @pytest.mark.parametrize("idle", ["backoff", "sleep", "doorbell", "yield", "spin"])
-    def test_every_idle_strategy_runs_an_agent(self, idle: str) -> None:
-        runner = AgentsSection(idle=idle, idle_max_pause_ms=1).make_runner(self.Done()).start()
-
-        assert runner.wait(timeout_s=30)
-        assert runner.error is None

@@ -12,7 +12,6 @@ from tensor_pool import _native, errors
 from tensor_pool.datatypes import Dtype
 
 
-@pytest.mark.req("WIRE-8.3-20")
 def test_what_is_written_in_place_is_committed_at_the_end_of_the_block(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()

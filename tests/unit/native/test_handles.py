@@ -9,10 +9,12 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
 
+from forking import forks
 from tensor_pool import _native, errors
 
 
@@ -54,6 +56,15 @@ def test_context_managers_close(make_ring):
     assert reader.closed
 
 
+@forks
+def test_only_the_warning_about_forks_is_let_through():
+    fork = "This process (pid=7) is multi-threaded, use of fork() may lead to deadlocks in the child."
+    warnings.warn(fork, DeprecationWarning, stacklevel=1)
+    with pytest.raises(DeprecationWarning):
+        warnings.warn("something else", DeprecationWarning, stacklevel=1)
+
+
+@forks
 def test_a_forked_child_gets_an_error_instead_of_the_parents_ring(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()
@@ -92,6 +103,7 @@ def test_a_forked_child_gets_an_error_instead_of_the_parents_ring(make_ring):
     assert reader.poll().seq == 1, "the parent goes on"
 
 
+@forks
 def test_a_forked_child_that_just_ends_does_not_abort_the_parents_claim(make_ring):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader()

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from tensor_pool import _native, errors
+from tensor_pool.wire.shm import decode_superblock
 
 SEQ_COMMIT = 0
 HEADER_LENGTH = 60
@@ -212,15 +214,33 @@ def test_files_that_shrink_are_survived_in_copy_mode(make_ring):
     assert (reader.newest(), reader.drops) == (None, {"truncated": 2})
 
 
+@pytest.mark.req("WIRE-9-6")
+def test_all_regions_of_a_ring_have_the_same_number_of_slots(make_ring):
+    ring = make_ring(nslots=16, strides=(64, 4096, 128))
+    superblocks = {p.name: decode_superblock(p.read_bytes()[:64]) for p in ring.directory.iterdir()}
+    assert set(superblocks) == {"header.ring", "1.pool", "2.pool", "3.pool"}
+    assert {superblock.nslots for superblock in superblocks.values()} == {16}
+
+
 @pytest.mark.req("WIRE-15.21a.5-12")
+@pytest.mark.parametrize("handle", [_native.RingReader, _native.RingWriter])
+def test_nothing_is_mapped_without_base_directories(make_ring, handle):
+    ring = make_ring()
+    with pytest.raises(TypeError, match="base_dirs"):
+        handle(ring.address)
+    with pytest.raises(TypeError):
+        handle(ring.address, base_dirs=None)
+    with pytest.raises(errors.RegionError, match="base directory"):
+        handle(ring.address, base_dirs=[])
+    assert str(ring.directory) not in Path("/proc/self/maps").read_text()
+
+
 def test_files_outside_the_base_directories_are_refused(make_ring, tmp_path):
     ring = make_ring()
     for cls in (_native.RingReader, _native.RingWriter):
         with pytest.raises(errors.RegionError, match="not below an allowed base directory") as caught:
             cls(ring.address, base_dirs=[tmp_path])
         assert "allowed base directories" in caught.value.hint
-        with pytest.raises(errors.RegionError):
-            cls(ring.address, base_dirs=[])
 
 
 @pytest.mark.req("WIRE-15.22-16", "WIRE-15.22-18")
@@ -252,9 +272,11 @@ def test_an_announce_that_lies_maps_nothing(make_ring, change, text):
 
 
 def test_create_ring_refuses_what_does_not_fit(tmp_path):
-    with pytest.raises(errors.RegionFullError, match="no room") as caught:
-        _native.create_ring("/dev/shm", stream_id=1, epoch=1, nslots=1 << 20, pools=[(9999, 1 << 31)])
-    assert "slots" in caught.value.hint
+    with TemporaryDirectory(dir="/dev/shm", prefix="tensor-pool-test-") as directory:
+        with pytest.raises(errors.RegionFullError, match="no room") as caught:
+            _native.create_ring(directory, stream_id=1, epoch=1, nslots=1 << 20, pools=[(9999, 1 << 31)])
+        assert "slots" in caught.value.hint
+        assert list(Path(directory).iterdir()) == [], "nothing is left behind"
     address = _native.create_ring(tmp_path, stream_id=1, epoch=1, nslots=2, pools=[(1, 64)])
     with pytest.raises(errors.RegionError, match="exists"):
         _native.create_ring(tmp_path, stream_id=1, epoch=1, nslots=2, pools=[(1, 64)])

@@ -107,3 +107,15 @@ def test_a_record_without_properties_prints_nothing(capsys: pytest.CaptureFixtur
     print_record({}, "table")
 
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("output_format", ["json", "jsonl"])
+def test_text_is_printed_as_it_is_and_half_characters_as_escapes(
+    capfdbinary: pytest.CaptureFixture[bytes], output_format: str
+) -> None:
+    record = {"file": "größe-\udcff.bin"}  # what Python makes of a file name that is not UTF-8
+    print_record(record, output_format)
+
+    printed = capfdbinary.readouterr().out
+    assert "größe".encode() in printed
+    assert json.loads(printed) == record

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from tensor_pool import errors
-from tensor_pool.ops.cli import failures
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.root import COMMANDS, LazyGroup, run
 from tensor_pool.ops.cli.root import tpool as root
 
@@ -159,7 +159,7 @@ class TestFailures:
     def test_without_arguments_there_is_help_and_exit_code_2(self, tpool) -> None:
         outcome = tpool()
 
-        assert outcome.code == failures.EXIT_USAGE
+        assert outcome.code == exit_codes.USAGE
         assert "Usage: tpool" in outcome.err
 
 

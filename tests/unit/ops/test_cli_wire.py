@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,11 @@ def test_help():
         result = run(*arguments)
         assert result.exit_code == 0
         assert "JSON" in result.output
+
+
+def test_a_file_name_that_is_not_utf8_does_no_harm(tmp_path):
+    odd = tmp_path / os.fsdecode(b"odd-\xff.bin")
+    odd.write_bytes((VECTORS / ENTRIES[0]["file"]).read_bytes())
+    result = run("decode", odd)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["file"] == odd.name

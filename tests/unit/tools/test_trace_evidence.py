@@ -36,10 +36,16 @@ import pytest
             id="param",
         ),
         pytest.param(
-            'CASES = [pytest.param(1, marks=[pytest.mark.req("AB-1-1")])]', "CASES", id="list-of-params"
+            'CASES = [pytest.param(1, marks=[pytest.mark.req("AB-1-1")])]\n'
+            '@pytest.mark.parametrize("x", CASES)\ndef test_f(x): ...',
+            "CASES",
+            id="list-of-params",
         ),
         pytest.param(
-            'CASES: list = [pytest.param(1, marks=pytest.mark.req("AB-1-1"))]', "CASES", id="annotated-list"
+            'CASES: list = [pytest.param(1, marks=pytest.mark.req("AB-1-1"))]\n'
+            'cases = pytest.mark.parametrize("x", [case for case in CASES])\n@cases\ndef test_f(x): ...',
+            "CASES",
+            id="annotated-list",
         ),
     ],
 )
@@ -82,11 +88,28 @@ def test_one_test_counts_once_and_several_tests_are_all_named(repository):
             "2: Machine carries a req marker, but pytest does not collect it",
         ),
         ("\ndef test_f(:", "2: not Python: invalid syntax"),
+        (
+            'CASES = [pytest.param(1, marks=pytest.mark.req("AB-1-1"))]\ndef test_f(): print(CASES)',
+            "1: CASES carries a req marker, but no test is parametrized with it",
+        ),
+        (
+            'CASES: dict = {"a": pytest.mark.req("AB-1-1")}',
+            "1: CASES carries a req marker, but no test is parametrized with it",
+        ),
     ],
 )
 def test_python_markers_that_show_nothing_are_errors(repository, source, error):
     repository.write("tests/test_x.py", source)
     assert repository.errors() == [f"tests/test_x.py:{error}"]
+
+
+def test_a_table_may_stand_in_another_file_than_the_tests_that_it_parametrizes(repository):
+    table = 'CASES = [pytest.param(1, marks=pytest.mark.req("AB-1-1"))]'
+    repository.write("tests/golden.py", table)
+    assert repository.tests_of("AB-1-1") == []
+    repository.write("tests/test_x.py", '@pytest.mark.parametrize("x", golden.CASES)\ndef test_f(x): ...')
+    assert repository.tests_of("AB-1-1") == ["tests/golden.py::CASES"]
+    assert repository.errors() == []
 
 
 def test_other_markers_and_unmarked_tests_are_no_evidence(repository):
@@ -134,6 +157,17 @@ def test_rust_comments_above_no_test_are_errors(repository, source):
     repository.write("crates/core/src/ring.rs", source)
     assert repository.errors() == ["crates/core/src/ring.rs:1: a req comment that is not above a test"]
     assert repository.tests_of("AB-1-1") == []
+
+
+@pytest.mark.parametrize("attribute", ["#[ignore]", '#[ignore = "slow"]'])
+@pytest.mark.parametrize("order", ["// req: AB-1-1\n#[test]\n{}", "{}\n#[test]\n// req: AB-1-1"])
+def test_an_ignored_test_shows_nothing(repository, attribute, order):
+    source = order.format(attribute) + "\nfn ignored() {}\n// req: AB-1-2\n#[test]\nfn shows() {}\n"
+    repository.write("crates/core/src/ring.rs", source)
+    assert repository.tests_of("AB-1-1") == []
+    assert repository.tests_of("AB-1-2") == ["crates/core/src/ring.rs::shows"], "the next one is not ignored"
+    assert [gap["id"] for gap in repository.data()[1]["gaps"]] == ["AB-1-1"]
+    assert repository.data()[1]["errors"] == []
 
 
 def test_one_comment_speaks_for_one_function(repository):

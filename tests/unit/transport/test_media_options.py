@@ -44,8 +44,8 @@ def test_defaults_leave_stuck_subscribers_behind_soon() -> None:
 
 
 def test_the_directory_comes_from_the_environment_and_else_is_aerons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TENSOR_POOL__AERON_DIR", raising=False)
-    monkeypatch.delenv("AERON_DIR", raising=False)
+    for variable in ("TENSOR_POOL__AERON__DIR", "TENSOR_POOL__AERON_DIR", "AERON_DIR"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("USER", "ada")
     assert default_aeron_dir() == "/dev/shm/aeron-ada"
     monkeypatch.setenv("AERON_DIR", "/dev/shm/theirs")

@@ -1,13 +1,14 @@
 """The command ``tpool``.
 
-This module needs nothing but the standard library: without the extra ``cli`` the command must still say what
-to install.
+This module needs no other package: without the extra ``cli`` the command must still say what to install.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import util
+
+from tensor_pool.ops.cli import exit_codes
 
 __all__ = ["main"]
 
@@ -19,10 +20,10 @@ def main() -> None:
             print(  # noqa: T201 - there may be no click to print with
                 f"error: tpool needs {package}: pip install 'shm-tensor-pool[cli]'", file=sys.stderr
             )
-            sys.exit(2)
+            sys.exit(exit_codes.USAGE)
     try:
         from tensor_pool.ops.cli.root import run  # noqa: PLC0415 - see the module's docstring
 
         sys.exit(run())
     except KeyboardInterrupt:  # Ctrl-C while modules load; later ones are handled in run()
-        sys.exit(130)
+        sys.exit(exit_codes.INTERRUPTED)

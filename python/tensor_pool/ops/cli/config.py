@@ -15,7 +15,7 @@ from tensor_pool.config.layers import FILE_NAME, find_file
 from tensor_pool.config.registry import SECTIONS
 from tensor_pool.config.toml_text import commented_defaults, config_toml
 from tensor_pool.errors import ConfigError
-from tensor_pool.ops.cli import failures
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 
@@ -71,7 +71,7 @@ def check(file: Path | None, output_format: OutputFormat) -> None:
     else:
         click.echo(f"{path}: ok")
     if problems:
-        raise click.exceptions.Exit(failures.EXIT_PROBLEMS)
+        raise click.exceptions.Exit(exit_codes.PROBLEMS)
 
 
 @config.command

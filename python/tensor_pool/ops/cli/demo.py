@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
 
     A synthetic camera runs in a process of its own. It draws 1920 x 1080 pictures straight into shared
     memory; this process finds them through Aeron and checks every pixel where it lies. Kill the camera
-    (its process id is printed) to see what the viewer makes of it.
+    (its process id is printed) to see what the viewer makes of it. The media driver runs in this process
+    too, in a temporary directory unless --aeron-dir or the configuration names one.
     """
     from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
 
@@ -48,7 +50,7 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         on_second=_print_progress,
     )
     _print_summary(seen)
-    ctx.exit(0 if seen.outcome.good else 1)
+    ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 
 def _print_progress(seen: Viewer) -> None:

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from typing import Final
 
 import click
 
-from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError, TensorPoolError
+from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError, TensorPoolError, raised_at
+from tensor_pool.ops.cli import exit_codes
 
-__all__ = [
-    "EXIT_BROKEN_PIPE",
-    "EXIT_INTERRUPTED",
-    "EXIT_NO_DRIVER",
-    "EXIT_OK",
-    "EXIT_PROBLEMS",
-    "EXIT_USAGE",
-    "report",
-]
-
-EXIT_OK: Final = 0
-EXIT_PROBLEMS: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_NO_DRIVER: Final = 3
-EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
-EXIT_BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
+__all__ = ["report"]
 
 
 def report(error: Exception, *, with_traceback: bool = False) -> int:
@@ -53,9 +38,9 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
         click.echo(f"error: {error}", err=True)
         return _exit_code(error)
     click.echo(f"error: unexpected {type(error).__qualname__}: {error}", err=True)
-    click.echo(f"   at: {_raised_at(error)}", err=True)
+    click.echo(f"   at: {raised_at(error)}", err=True)
     click.echo("  try: `tpool --debug ...` for a report, with `tpool version --verbose`", err=True)
-    return EXIT_PROBLEMS
+    return exit_codes.PROBLEMS
 
 
 def _report_click(error: click.exceptions.Exit | click.exceptions.Abort | click.ClickException) -> int:
@@ -64,7 +49,7 @@ def _report_click(error: click.exceptions.Exit | click.exceptions.Abort | click.
             return error.exit_code
         case click.exceptions.Abort():
             # Ctrl-C and the end of input at a question arrive as their cause; said quietly.
-            return EXIT_PROBLEMS if error.__cause__ is None else EXIT_INTERRUPTED
+            return exit_codes.PROBLEMS if error.__cause__ is None else exit_codes.INTERRUPTED
         case click.exceptions.NoArgsIsHelpError():
             error.show()
         case click.UsageError():
@@ -79,10 +64,5 @@ def _report_click(error: click.exceptions.Exit | click.exceptions.Abort | click.
 
 def _exit_code(error: TensorPoolError) -> int:
     if isinstance(error, NoDriverError | NoMediaDriverError):
-        return EXIT_NO_DRIVER
-    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEMS
-
-
-def _raised_at(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
+        return exit_codes.NO_DRIVER
+    return exit_codes.USAGE if isinstance(error, ConfigError) else exit_codes.PROBLEMS

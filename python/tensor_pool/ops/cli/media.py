@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from tensor_pool.host.aeron import aeron_dir, media_driver_options
-from tensor_pool.ops.cli.failures import EXIT_NO_DRIVER, EXIT_OK
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
@@ -62,13 +63,16 @@ def media() -> None:
     show_default=True,
     help="Take memory for terms when they are written, or at once so that a full /dev/shm shows early.",
 )
-def run(*, config: Config, **options: Any) -> None:
+@click.pass_context
+def run(ctx: click.Context, /, *, config: Config, **options: Any) -> None:
     """Run a media driver in the foreground until Ctrl-C or SIGTERM.
 
     Time-outs and buffer lengths come from the section `aeron` of the configuration. Prints one line with its
     directory and process id once clients can connect.
     """
-    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **options), _announce)
+    # Only what was asked for: the defaults of the others may depend on the configuration.
+    given = {n: v for n, v in options.items() if ctx.get_parameter_source(n) is not ParameterSource.DEFAULT}
+    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **given), _announce)
 
 
 def _announce(driver: EmbeddedMediaDriver) -> None:
@@ -86,7 +90,7 @@ def status(ctx: click.Context, *, config: Config, output_format: Literal["table"
     print_record(facts, output_format)
     if not facts["alive"]:
         click.echo(f"  try: tpool media run --aeron-dir {directory}", err=True)
-    ctx.exit(EXIT_OK if facts["alive"] else EXIT_NO_DRIVER)
+    ctx.exit(exit_codes.OK if facts["alive"] else exit_codes.NO_DRIVER)
 
 
 def _facts(directory: str, found: MediaDriverStatus | None) -> dict[str, Any]:

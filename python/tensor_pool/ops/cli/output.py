@@ -73,7 +73,9 @@ def print_json(value: Any) -> None:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    # Half characters, as in file names that are not UTF-8, can't be printed; their escapes are JSON's own.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_terminal() -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tensor_pool.errors import TensorPoolError
-from tensor_pool.ops.cli import failures
+from tensor_pool.ops.cli import exit_codes, failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,10 +99,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _PipeClosedError:
         # The reader has seen enough. The interpreter's own flush at exit would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failures.EXIT_BROKEN_PIPE
+        return exit_codes.BROKEN_PIPE
     except Exception as e:
         return failures.report(e, with_traceback=_wants_traceback(arguments))
-    return result if type(result) is int else failures.EXIT_OK
+    return result if type(result) is int else exit_codes.OK
 
 
 def _wants_traceback(arguments: Sequence[str]) -> bool:

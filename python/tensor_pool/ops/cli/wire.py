@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
-from tensor_pool.ops.cli import failures
+from tensor_pool.ops.cli import exit_codes, failures
+from tensor_pool.ops.cli.output import print_record
 from tensor_pool.wire.json_form import from_json_form, guess_kind, to_json_form
 
 __all__ = ["wire"]
@@ -47,9 +48,9 @@ def decode(context: click.Context, files: tuple[Path, ...], kind: str | None) ->
             refused += 1
             _report(file, e, "`--as message|slot|superblock` says what the file holds")
             continue
-        click.echo(json.dumps({"file": file.name, **form}))
+        print_record({"file": file.name, **form}, "jsonl")
     if refused:
-        context.exit(failures.EXIT_PROBLEMS)
+        context.exit(exit_codes.PROBLEMS)
 
 
 @wire.command()
@@ -66,7 +67,7 @@ def encode(context: click.Context, json_file: Path, output: Path) -> None:
         _write(output, encoded)
     except TensorPoolError as e:
         _report(json_file, e, "`tpool wire decode FILE` shows the form that is needed")
-        context.exit(failures.EXIT_PROBLEMS)
+        context.exit(exit_codes.PROBLEMS)
 
 
 def _read(file: Path, limit: int) -> bytes:

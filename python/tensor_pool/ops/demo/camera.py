@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import _native, wire
+from tensor_pool.config import AeronSection  # noqa: TC001 - msgspec reads annotations at run time
 from tensor_pool.datatypes import Dtype
+from tensor_pool.host.aeron import connect
 from tensor_pool.ops.demo.picture import HEIGHT, WIDTH, draw
 from tensor_pool.runtime import Periodic
-from tensor_pool.transport import AeronClient
 from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
     from tensor_pool.transport import Publication
@@ -34,7 +36,7 @@ _NS: Final = 1_000_000_000
 class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the viewer tells the camera, as JSON on its command line."""
 
-    aeron_dir: str
+    aeron: AeronSection
     base_dir: str
     announce_channel: str
     announce_stream_id: int
@@ -54,9 +56,9 @@ def announcement(address: _native.RingAddress) -> ShmPoolAnnounce:
         epoch=address.epoch,
         announce_timestamp_ns=time.monotonic_ns(),
         announce_clock_domain=ClockDomain.MONOTONIC,
-        layout_version=1,
+        layout_version=LAYOUT_VERSION,
         header_nslots=address.nslots,
-        header_slot_bytes=256,
+        header_slot_bytes=SLOT_BYTES,
         payload_pools=pools,
         header_region_uri=address.header_uri,
     )
@@ -78,7 +80,7 @@ def run(options: CameraOptions) -> None:
     """Publishes pictures at an even rate until all are taken."""
     address = make_ring(options)
     with (
-        AeronClient.connect(options.aeron_dir, name="demo camera") as client,
+        connect(options.aeron, name="demo camera") as client,
         client.add_publication(options.announce_channel, options.announce_stream_id) as announces,
         client.add_publication(options.descriptor_channel, options.descriptor_stream_id) as descriptors,
         _native.RingWriter(address, base_dirs=[options.base_dir], descriptors=descriptors.native) as writer,

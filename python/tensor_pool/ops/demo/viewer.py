@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import time
@@ -14,10 +13,11 @@ import numpy as np
 
 from tensor_pool import _native
 from tensor_pool.errors import FrameOverwrittenError
-from tensor_pool.host.aeron import media_driver_options
+from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.demo import camera, picture
+from tensor_pool.pool.mapping import ring_address
 from tensor_pool.runtime import Histogram, Periodic
-from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
+from tensor_pool.transport.media import temporary_aeron_dir
 from tensor_pool.wire import Router
 from tensor_pool.wire.messages import ShmPoolAnnounce
 
@@ -85,15 +85,7 @@ class Viewer:
     def _map(self, announce: ShmPoolAnnounce) -> None:
         if self._reader is not None or announce.stream_id != camera.POOL_STREAM:
             return
-        pools = [(pool.pool_id, pool.stride_bytes, pool.region_uri) for pool in announce.payload_pools]
-        address = _native.RingAddress(
-            stream_id=announce.stream_id,
-            epoch=announce.epoch,
-            nslots=announce.header_nslots,
-            header_uri=announce.header_region_uri,
-            pools=pools,
-        )
-        self._reader = _native.RingReader(address, base_dirs=[self._base_dir])
+        self._reader = _native.RingReader(ring_address(announce), base_dirs=[self._base_dir])
 
     def work(self) -> bool:
         """Looks at what is there, or sleeps until something comes; true when a picture was looked at."""
@@ -113,15 +105,18 @@ class Viewer:
         return True
 
     def _look_at(self, frame: _native.Frame) -> None:
-        self.latency.record(time.monotonic_ns() - frame.timestamp_ns)
-        # Overwritten while we looked: counted as late by the reader.
-        with contextlib.suppress(FrameOverwrittenError), frame as image:
-            right = picture.is_right(frame.seq, image)
+        seen_ns = time.monotonic_ns()
+        try:
+            with frame as image:
+                right = picture.is_right(frame.seq, image)
+                kept = np.array(image) if frame.seq % 30 == 0 else self.last_picture
+        except FrameOverwrittenError:
+            return  # counted as late by the reader; what was seen of it says nothing
+        self.latency.record(seen_ns - frame.timestamp_ns)
         self.outcome.frames += 1
         self.outcome.wrong += not right
         self.outcome.last_seq = frame.seq
-        if frame.seq % 30 == 0:
-            self.last_picture = np.array(image)
+        self.last_picture = kept
 
     def close(self) -> None:
         """Lets go of the ring."""
@@ -138,16 +133,27 @@ def run(
     on_start: Callable[[int, str], None],
     on_second: Callable[[Viewer], None],
 ) -> Viewer:
-    """Starts a media driver here and a camera in another process, and looks at its pictures until it ends."""
+    """Starts a media driver here and a camera in another process, and looks at its pictures until it ends.
+
+    Args:
+        aeron: How the media driver and its channels are set; without a `dir` of its own the media driver gets
+            a temporary one. It is always started here: nobody else's streams get mixed up with the demo's.
+        streams: Channels and stream ids.
+        seconds: How long the camera takes pictures.
+        rate_hz: How many a second.
+        on_start: Called with the camera's process id and the directory of its ring.
+        on_second: Called every second.
+    """
+    aeron = msgspec.structs.replace(aeron, dir=aeron.dir or temporary_aeron_dir(), media_driver="embedded")
     with (
         TemporaryDirectory(dir=_SHM, prefix="tensor-pool-demo-") as base_dir,
-        EmbeddedMediaDriver.temporary(media_driver_options(aeron)) as media_driver,
-        AeronClient.connect(media_driver.aeron_dir, name="demo viewer") as client,
+        open_media_driver(aeron),
+        connect(aeron, name="demo viewer") as client,
         client.add_subscription(streams.announce_channel, streams.announce_stream_id) as announces,
         client.add_subscription(streams.descriptor_channel, streams.descriptor_stream_id) as descriptors,
     ):
         options = camera.CameraOptions(
-            aeron_dir=media_driver.aeron_dir,
+            aeron=aeron,
             base_dir=base_dir,
             announce_channel=streams.announce_channel,
             announce_stream_id=streams.announce_stream_id,

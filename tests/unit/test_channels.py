@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensor_pool.errors import ChannelError
-from tensor_pool.transport.channels import (
+from tensor_pool.channels import (
+    DEFAULT_TIMER_INTERVAL_MS,
+    STANDARD,
     Channel,
     ChannelDefaults,
     check_stream_id,
+    check_timer_interval,
     for_publication,
     for_subscription,
+    format_size,
     ipc,
     parse_duration_ns,
     parse_size,
     udp,
 )
+from tensor_pool.errors import ChannelError, ConfigError
 
 
 def test_builders_always_set_the_term_length() -> None:
@@ -120,18 +124,56 @@ def test_stream_ids_are_integers_of_32_bits(stream_id: object) -> None:
     assert check_stream_id(-(2**31)) == -(2**31)
 
 
-def test_sizes_and_durations() -> None:
-    assert [parse_size(text) for text in ("7", "64k", "4M", "1g")] == [7, 65_536, 4 << 20, 1 << 30]
-    assert [parse_duration_ns(text) for text in ("5", "5ns", "5us", "5ms", "5s")] == [
-        5,
-        5,
-        5_000,
-        5_000_000,
-        5_000_000_000,
-    ]
-    for parse in (parse_size, parse_duration_ns):
-        with pytest.raises(ChannelError):
-            parse("x")
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("text", "size"),
+        [("0", 0), ("100", 100), ("64k", 65_536), ("4m", 4_194_304), ("1G", 2**30), ("2K", 2_048)],
+    )
+    def test_are_read(self, text: str, size: int) -> None:
+        assert parse_size(text) == size
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "x", "k", "4 m", " 4m", "4mb", "-1", "1.5m", "0x10", "٤", "4\u212a", "1e3", "9" * 19, "4m\n"],
+    )
+    def test_that_are_none_are_refused(self, text: str) -> None:
+        with pytest.raises(ChannelError, match="k, m, g"):
+            parse_size(text)
+
+    @pytest.mark.parametrize(
+        ("size", "text"), [(0, "0"), (1_000, "1000"), (65_536, "64k"), (3 * 2**20, "3m"), (2**30, "1g")]
+    )
+    def test_are_written_as_short_as_possible(self, size: int, text: str) -> None:
+        assert format_size(size) == text
+        assert parse_size(text) == size
+
+
+class TestDurations:
+    @pytest.mark.parametrize(
+        ("text", "ns"), [("5", 5), ("5ns", 5), ("5us", 5_000), ("5MS", 5_000_000), ("5s", 5_000_000_000)]
+    )
+    def test_are_read(self, text: str, ns: int) -> None:
+        assert parse_duration_ns(text) == ns
+
+    @pytest.mark.parametrize("text", ["", "x", "ms", "5 ms", "5m", "\u0665ms", "5m\u017f", "-5ms", "9" * 19])
+    def test_that_are_none_are_refused(self, text: str) -> None:
+        with pytest.raises(ChannelError, match="is not a duration"):
+            parse_duration_ns(text)
+
+
+@pytest.mark.parametrize("timer_interval_ms", [0, -1, 50, 51, float("nan")])
+def test_a_timer_that_could_not_keep_a_time_out_is_refused(timer_interval_ms: float) -> None:
+    with pytest.raises(
+        ConfigError, match=f"of {timer_interval_ms} must be above 0 and below linger_ms of 50"
+    ):
+        check_timer_interval(timer_interval_ms, {"linger_ms": 50, "resting_ms": 100})
+    with pytest.raises(ConfigError, match="below linger_ms of 50"):
+        check_timer_interval(50, {"resting_ms": 100, "linger_ms": 50})
+
+
+def test_the_standard_timer_keeps_the_standard_time_outs() -> None:
+    times = {"window": STANDARD.window_limit_ms, "linger": STANDARD.linger_ms, "resting": STANDARD.resting_ms}
+    check_timer_interval(DEFAULT_TIMER_INTERVAL_MS, times)
 
 
 @given(

@@ -5,6 +5,9 @@ memory) for an IPC publication, and lets the slowest subscriber hold back everyb
 silences a stream for as long as it is stopped. So no endpoint of ours is ever made from a channel as it was
 written; `for_publication` and `for_subscription` add what is missing first.
 
+What must agree between channels, the configuration and the media driver stands here too: the standard
+lengths and time-outs, and how often a timer must tick for them.
+
 Example:
     >>> for_subscription("aeron:ipc?term-length=1m")
     'aeron:ipc?term-length=1m|tether=false'
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from tensor_pool.errors import ChannelError
+from tensor_pool.errors import ChannelError, ConfigError
 from tensor_pool.ids import AeronStreamId
 
 if TYPE_CHECKING:
@@ -25,11 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_TERM_LENGTH",
+    "DEFAULT_TIMER_INTERVAL_MS",
+    "STANDARD",
     "Channel",
     "ChannelDefaults",
     "check_stream_id",
+    "check_timer_interval",
     "for_publication",
     "for_subscription",
+    "format_size",
     "ipc",
     "parse_duration_ns",
     "parse_size",
@@ -38,6 +45,9 @@ __all__ = [
 
 DEFAULT_TERM_LENGTH: Final = "4m"
 """Bytes of one of the three terms of every publication that does not say otherwise."""
+
+DEFAULT_TIMER_INTERVAL_MS: Final = 20
+"""How often a media driver of ours looks at its time-outs: more often than the shortest in `STANDARD`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +119,25 @@ def parse_size(text: str) -> int:
         >>> parse_size("64k")
         65536
     """
-    found = re.fullmatch(r"(\d{1,18})([kmg]?)", text.lower())
+    found = re.fullmatch(r"([0-9]{1,18})([kmgKMG]?)", text)
     if found is None:
         raise ChannelError(
-            f"{text!r} is not a size", hint="write bytes, or a number with k, m or g, such as 4m"
+            f"{text!r} is not a size: a number with k, m, g or nothing behind it", hint="such as 4m"
         )
-    return int(found[1]) * _SIZE_UNITS[found[2]]
+    return int(found[1]) * _SIZE_UNITS[found[2].lower()]
+
+
+def format_size(size: int) -> str:
+    """A size as Aeron reads it, as short as it gets without rounding.
+
+    Example:
+        >>> format_size(4 * 1024 * 1024), format_size(1000)
+        ('4m', '1000')
+    """
+    for unit in ("g", "m", "k"):
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit}"
+    return str(size)
 
 
 def parse_duration_ns(text: str) -> int:
@@ -127,12 +150,40 @@ def parse_duration_ns(text: str) -> int:
         >>> parse_duration_ns("50ms")
         50000000
     """
-    found = re.fullmatch(r"(\d{1,18})(ns|us|ms|s|)", text.lower())
+    found = re.fullmatch(r"([0-9]{1,18})(ns|us|ms|s|)", text, flags=re.ASCII | re.IGNORECASE)
     if found is None:
         raise ChannelError(
             f"{text!r} is not a duration", hint="write a number with ns, us, ms or s, such as 50ms"
         )
-    return int(found[1]) * _TIME_UNITS[found[2]]
+    return int(found[1]) * _TIME_UNITS[found[2].lower()]
+
+
+def check_timer_interval(timer_interval_ms: float, timeouts_ms: Mapping[str, float]) -> None:
+    """Refuses a timer that ticks too seldom for time-outs to be kept.
+
+    With a coarser timer one stuck subscriber would silence all others until the next tick, and a media driver
+    refuses to start.
+
+    Args:
+        timer_interval_ms: How often a media driver looks at its time-outs.
+        timeouts_ms: The time-outs by the names that whoever set them knows.
+
+    Raises:
+        ConfigError: The interval is not positive, or a time-out is not longer.
+
+    Example:
+        >>> check_timer_interval(20, {"linger_ms": 50})
+        >>> check_timer_interval(50, {"linger_ms": 50})
+        Traceback (most recent call last):
+        tensor_pool.errors.ConfigError: timer_interval_ms of 50 must be above 0 and below linger_ms of 50
+          try: 20 ms suit the standard time-outs
+    """
+    for name, timeout_ms in timeouts_ms.items():
+        if not 0 < timer_interval_ms < timeout_ms:
+            raise ConfigError(
+                f"timer_interval_ms of {timer_interval_ms} must be above 0 and below {name} of {timeout_ms}",
+                hint=f"{DEFAULT_TIMER_INTERVAL_MS} ms suit the standard time-outs",
+            )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Producers and consumers of named streams; so far, what they do with an announce."""
