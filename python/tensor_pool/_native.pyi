@@ -20,6 +20,7 @@ __all__ = [
     "FramePrefix",
     "FrameProgress",
     "RingAddress",
+    "RingKeeper",
     "RingReader",
     "RingWriter",
     "crc32c",
@@ -183,8 +184,17 @@ class RingWriter:
     def refresh_activity(self) -> None:
         """Says that the ring is alive, without waking anybody."""
 
-    def prefault(self) -> None:
-        """Touches every page now rather than in the first frames."""
+    def prefault(self, lock: bool = False) -> None:
+        """Touches every page now rather than in the first frames; asks for huge pages first.
+
+        Others may publish meanwhile: a thread of its own can do this behind a producer that has begun.
+
+        Args:
+            lock: Also keep every page in memory, so that the system never swaps it out.
+
+        Raises:
+            RegionError: The pages can't be locked, mostly because the limit is too low.
+        """
 
     @property
     def next_seq(self) -> int:
@@ -313,6 +323,51 @@ class RingReader:
     def closed(self) -> bool: ...
     def close(self) -> None:
         """Lets go of the ring. Frames in use keep it mapped."""
+
+    def revoke(self) -> None:
+        """Like `close`, and the ring is not believed any more: its epoch is over.
+
+        Frames that lie in it answer `still_valid` with false and raise `FrameOverwrittenError`, without
+        looking at the ring again. Arrays that were made of them stay mapped. Private copies (mode
+        ``"copy"``) depend on no ring and stay valid.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+@final
+class RingKeeper:
+    """Says that a ring is alive, for who owns its files, whether or not a producer is attached.
+
+    Args:
+        address: The ring.
+        base_dirs: Directories below which its files may lie.
+
+    Raises:
+        RegionError: A file can't be opened for writing, or is not what was announced.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     with RingKeeper(address, base_dirs=[directory]) as keeper:
+        ...         keeper.refresh()
+    """
+
+    def __new__(cls, address: RingAddress, *, base_dirs: Sequence[str | os.PathLike[str]]) -> Self: ...
+    def refresh(self) -> None:
+        """Raises the activity time stamps of the ring and of all pools to now; wakes nobody.
+
+        Raises:
+            RegionError: A file was cut off.
+        """
+
+    @property
+    def address(self) -> RingAddress: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Lets go of the ring."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_args: object) -> None: ...

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import os
 import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -58,7 +60,7 @@ def test_python_that_is_busy_loses_nothing_and_shows_life(drain, stream) -> None
     stamps = [struct.unpack_from("<Q", message, 4)[0] for message, _, _ in taken]
     assert stamps == sorted(set(stamps))
     assert stamps[-1] == pulse.last_sent_ns
-    gaps_ms = [(later - earlier) / MS for earlier, later in zip(stamps, stamps[1:], strict=False)]
+    gaps_ms = [(later - earlier) / MS for earlier, later in itertools.pairwise(stamps)]
     print(f"{len(stamps)} beats; the longest silence was {max(gaps_ms):.1f} ms")
     assert max(gaps_ms) < 500
 
@@ -253,14 +255,10 @@ def test_an_idle_drain_costs_next_to_nothing(drain, client: AeronClient) -> None
     assert share < 0.02
 
 
-def _thread_named(name: str) -> int:
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/comm") as comm:
-            if comm.read().strip() == name:
-                return int(task)
-    raise AssertionError(f"no thread is called {name}")
+def _thread_named(name: str) -> Path:
+    tasks = Path("/proc/self/task").iterdir()
+    return next(task for task in tasks if (task / "comm").read_text().strip() == name)
 
 
-def _cpu_seconds(thread: int) -> float:
-    with open(f"/proc/self/task/{thread}/schedstat") as stat:
-        return int(stat.read().split()[0]) / 1e9
+def _cpu_seconds(thread: Path) -> float:
+    return int((thread / "schedstat").read_text().split()[0]) / 1e9

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +30,7 @@ def test_its_thread_has_its_name(drain):
     deadline = time.monotonic() + 20
     names: set[str] = set()
     while "tested" not in names and time.monotonic() < deadline:
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/comm") as comm:
-                names.add(comm.read().strip())
+        names = {(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
     assert "tested" in names
 
 
