@@ -126,6 +126,8 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         keepalives=_Pulses(drain, control),
         section=section,
         shm=config.shm,
+        descriptor_stream_ids=config.entry("driver.descriptor_stream_id_range").value.range,
+        control_stream_ids=config.entry("driver.control_stream_id_range").value.range,
         wake=drain.wake,
         is_running=lambda: runner.is_running,
     )

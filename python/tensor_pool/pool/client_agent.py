@@ -223,6 +223,10 @@ class ClientAgent:
             )
         return self._publications[key]
 
+    def open_publication(self, channel: str, stream_id: int) -> Publication:
+        """A publication of its own, which drops what nobody takes; whoever asked for it closes it."""
+        return self._client.add_publication(channel, stream_id)
+
     def send(self, message: Message, *, answer_to: Session | Once[Message] | None = None) -> bool:
         """Sends on the control stream; the answer, if there will be one, goes to `answer_to`."""
         if answer_to is not None:

@@ -68,6 +68,10 @@ class SessionContext(msgspec.Struct, frozen=True):
     keepalives: Keepalives
     section: ClientSection
     shm: ShmSection
+    descriptor_stream_ids: range
+    """Aeron streams that a producer may give to single consumers for their descriptors."""
+    control_stream_ids: range
+    """The same for their progress messages."""
     wake: Callable[[], object]
     """Ends the agent's sleep."""
     is_running: Callable[[], bool]
