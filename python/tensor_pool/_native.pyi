@@ -20,6 +20,7 @@ __all__ = [
     "FramePrefix",
     "FrameProgress",
     "RingAddress",
+    "RingKeeper",
     "RingReader",
     "RingWriter",
     "crc32c",
@@ -31,9 +32,12 @@ __all__ = [
     # Aeron
     "AeronClient",
     "AeronCounter",
+    "AeronDrain",
     "AeronMediaDriver",
     "AeronPublication",
     "AeronSubscription",
+    "Inbox",
+    "Pulse",
     "aeron_counters",
     "aeron_driver_status",
     "aeron_version",
@@ -180,8 +184,17 @@ class RingWriter:
     def refresh_activity(self) -> None:
         """Says that the ring is alive, without waking anybody."""
 
-    def prefault(self) -> None:
-        """Touches every page now rather than in the first frames."""
+    def prefault(self, lock: bool = False) -> None:
+        """Touches every page now rather than in the first frames; asks for huge pages first.
+
+        Others may publish meanwhile: a thread of its own can do this behind a producer that has begun.
+
+        Args:
+            lock: Also keep every page in memory, so that the system never swaps it out.
+
+        Raises:
+            RegionError: The pages can't be locked, mostly because the limit is too low.
+        """
 
     @property
     def next_seq(self) -> int:
@@ -310,6 +323,51 @@ class RingReader:
     def closed(self) -> bool: ...
     def close(self) -> None:
         """Lets go of the ring. Frames in use keep it mapped."""
+
+    def revoke(self) -> None:
+        """Like `close`, and the ring is not believed any more: its epoch is over.
+
+        Frames that lie in it answer `still_valid` with false and raise `FrameOverwrittenError`, without
+        looking at the ring again. Arrays that were made of them stay mapped. Private copies (mode
+        ``"copy"``) depend on no ring and stay valid.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+@final
+class RingKeeper:
+    """Says that a ring is alive, for who owns its files, whether or not a producer is attached.
+
+    Args:
+        address: The ring.
+        base_dirs: Directories below which its files may lie.
+
+    Raises:
+        RegionError: A file can't be opened for writing, or is not what was announced.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     with RingKeeper(address, base_dirs=[directory]) as keeper:
+        ...         keeper.refresh()
+    """
+
+    def __new__(cls, address: RingAddress, *, base_dirs: Sequence[str | os.PathLike[str]]) -> Self: ...
+    def refresh(self) -> None:
+        """Raises the activity time stamps of the ring and of all pools to now; wakes nobody.
+
+        Raises:
+            RegionError: A file was cut off.
+        """
+
+    @property
+    def address(self) -> RingAddress: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Lets go of the ring."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_args: object) -> None: ...
@@ -796,3 +854,158 @@ class AeronSubscription:
 
     def close(self) -> None:
         """Closes it."""
+
+# --- Receiving and showing life whatever Python does -------------------------------------------------
+
+@final
+class AeronDrain:
+    """A native thread that polls subscriptions and sends keepalives, whatever Python does meanwhile.
+
+    It never touches Python: a program that computes, sleeps or holds the interpreter's lock for seconds
+    neither loses messages nor holds others back.
+
+    Args:
+        name: Of the thread; tools show the first 15 bytes.
+        shortest_pause_ns: Its pause after a turn that brought something; doubles while nothing comes.
+        longest_pause_ns: The longest pause, and so the longest time until a message is noticed.
+
+    Raises:
+        TransportError: A pause of no time, pauses in the wrong order, or a name with a NUL byte.
+
+    Example:
+        >>> drain = AeronDrain(name="example", shortest_pause_ns=100_000, longest_pause_ns=10_000_000)
+        >>> drain.wake()
+        >>> drain.wait(1.0), drain.wait(0.0)
+        (True, False)
+        >>> drain.close()
+    """
+
+    def __new__(cls, *, name: str, shortest_pause_ns: int, longest_pause_ns: int) -> Self: ...
+    def inbox(
+        self,
+        subscription: AeronSubscription,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        accept: Sequence[tuple[int, int]] | None = None,
+    ) -> Inbox:
+        """Polls a subscription into bounded memory from now on.
+
+        Args:
+            subscription: What to poll. It stays open for others when the inbox is closed, and the inbox says
+                so when it is closed by others.
+            max_messages: The most messages that wait; more are lost and counted.
+            max_bytes: The most bytes that wait, all messages together.
+            accept: ``(schema id, template id)`` of the messages to keep; others are counted and dropped.
+                None keeps everything.
+        """
+
+    def pulse(
+        self,
+        publication: AeronPublication,
+        message: bytes,
+        *,
+        period_ns: int,
+        timestamp_offset: int | None = None,
+    ) -> Pulse:
+        """Sends a message at once and then every `period_ns`, until the pulse is stopped or forgotten.
+
+        A message that is refused is offered again for half a period, then counted as failed.
+
+        Args:
+            publication: Where to send it.
+            message: What to send.
+            period_ns: How often.
+            timestamp_offset: Where in the message the time of sending goes, as a little-endian unsigned
+                64-bit number of CLOCK_MONOTONIC nanoseconds.
+
+        Raises:
+            TransportError: The time stamp does not fit into the message, or the message is too long.
+        """
+
+    def hurry(self, duration_ns: int) -> None:
+        """Polls at the shortest pause for that long: an answer is expected."""
+
+    def wait(self, timeout: float) -> bool:
+        """Sleeps until a message comes into any inbox or `wake` is called; tells whether that happened.
+
+        What came since the last call ends this one at once, and so does what a `take` left behind. Messages
+        that nobody ever takes don't: they wake once. For one thread at a time.
+
+        Raises:
+            ClosedError: It was closed, perhaps meanwhile.
+        """
+
+    def wake(self) -> None:
+        """Ends a `wait`, or the next one."""
+
+    @property
+    def rounds(self) -> int:
+        """How often the thread has looked at everything."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Ends the thread. Inboxes still give what they hold; pulses stop."""
+
+@final
+class Inbox:
+    """The messages of a subscription that wait to be taken; made by `AeronDrain.inbox`."""
+
+    def take(self, limit: int) -> list[tuple[bytes, int, int]]:
+        """The next messages, each with its session id and the position behind it.
+
+        Looks at the subscription itself when it holds fewer than `limit`, so that nobody waits for the
+        drain's next turn.
+
+        Raises:
+            ClosedError: Nothing is left, and the inbox, its subscription or the drain was closed.
+            NoMediaDriverError: Nothing is left, and the media driver died.
+        """
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+
+    @property
+    def received(self) -> int:
+        """Messages kept so far."""
+
+    @property
+    def ignored(self) -> int:
+        """Messages that `accept` does not name."""
+
+    @property
+    def overflowed(self) -> int:
+        """Messages lost because the inbox was full; the newest are lost, what waits is kept."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can come: it, its subscription or the drain was closed, or the client lost."""
+
+    def close(self) -> None:
+        """Forgets what waits and takes no more."""
+
+@final
+class Pulse:
+    """A message that goes out by itself; made by `AeronDrain.pulse`. Forgetting it stops it."""
+
+    @property
+    def sent(self) -> int:
+        """Messages sent."""
+
+    @property
+    def failed(self) -> int:
+        """Periods in which no message could be sent."""
+
+    @property
+    def last_sent_ns(self) -> int | None:
+        """When the last message was sent, in monotonic nanoseconds."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped, or its drain closed."""
+
+    def stop(self) -> None:
+        """Sends no more; when this returns the last message is out."""

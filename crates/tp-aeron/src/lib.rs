@@ -11,6 +11,8 @@
 //!   forked child touches nothing of the parent's;
 //! * a media driver that dies is noticed by the client's own thread, and every handle of that client says so.
 //!
+//! [`Drain`] is the thread that polls subscriptions and shows life whatever the rest of its process does.
+//!
 //! Two rules for who builds on this crate. Handlers given to `poll` and `try_claim` run while their handle is
 //! locked: they must not use that handle again. And a thread must not wait for the lock of a Python interpreter while
 //! it is inside one of them, since whoever holds that lock may be waiting for the handle.
@@ -20,8 +22,8 @@ mod assembler;
 mod client;
 mod cnc;
 mod conductor;
-
 mod counters;
+mod drain;
 mod error;
 mod images;
 mod lifetime;
@@ -37,6 +39,10 @@ pub use client::{Client, ClientOptions};
 pub use cnc::{CounterRecord, DriverStatus, driver_status, read_counters};
 pub use conductor::ConductorError;
 pub use counters::{Counter, MAX_KEY_BYTES, MAX_LABEL_BYTES};
+pub use drain::{
+    Attachment, Drain, DrainOptions, Filter, Inbox, InboxCounts, InboxLimits, InboxMessage, Pulse,
+    PulseMessage, Receiver,
+};
 pub use error::{Error, OfferError};
 pub use images::{Image, ImageEvent};
 pub use media_driver::{MediaDriver, MediaDriverOptions, ThreadingMode};

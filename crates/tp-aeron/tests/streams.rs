@@ -1,73 +1,15 @@
 //! A real media driver, real clients, and every order of ending them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use support::*;
 use tp_aeron::{
-    AssemblyLimits, Client, ClientOptions, Error, ExclusivePublication, ImageEvent, MediaDriver,
-    MediaDriverOptions, OfferError, Subscription, ThreadingMode, driver_status, read_counters,
+    Error, ImageEvent, MediaDriver, MediaDriverOptions, OfferError, driver_status, read_counters,
 };
-
-const CHANNEL: &str = "aeron:ipc?term-length=64k";
-const BIG_CHANNEL: &str = "aeron:ipc?term-length=16m";
-const PATIENCE: Duration = Duration::from_secs(20);
-const LIMITS: AssemblyLimits = AssemblyLimits { max_message_bytes: 4 << 20, max_total_bytes: 8 << 20 };
-
-fn fresh_dir() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("/dev/shm/tp-aeron-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-fn options(dir: &str) -> MediaDriverOptions {
-    MediaDriverOptions {
-        dir: dir.to_owned(),
-        dir_delete_on_start: true,
-        dir_delete_on_shutdown: true,
-        threading_mode: ThreadingMode::Shared,
-        idle_strategy: ("backoff".to_owned(), Some("1-1-50us-1ms".to_owned())),
-        timer_interval: Duration::from_millis(20),
-        client_liveness: Some(Duration::from_secs(5)),
-        untethered_window_limit: None,
-        untethered_linger: None,
-        untethered_resting: None,
-        term_buffer_bytes: None,
-        ipc_term_buffer_bytes: None,
-        sparse_terms: None,
-        counter_values_bytes: Some(1 << 20),
-    }
-}
-
-fn start() -> MediaDriver {
-    MediaDriver::start(&options(&fresh_dir())).unwrap()
-}
-
-fn connect(driver: &MediaDriver) -> Client {
-    Client::connect(&ClientOptions {
-        dir: driver.dir().to_owned(),
-        name: "test".to_owned(),
-        driver_timeout: Duration::from_secs(2),
-        keepalive_interval: Duration::from_millis(50),
-        idle_sleep: Duration::from_millis(2),
-    })
-    .unwrap()
-}
-
-fn publication(client: &Client, channel: &str, stream_id: i32) -> ExclusivePublication {
-    client.add_exclusive_publication(channel, stream_id).unwrap().wait(PATIENCE).unwrap()
-}
-
-fn subscription(client: &Client, channel: &str, stream_id: i32) -> Subscription {
-    client.add_subscription(channel, stream_id, LIMITS).unwrap().wait(PATIENCE).unwrap()
-}
-
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "still waiting for: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
 
 #[test]
 fn messages_pass_whole_claimed_and_in_pieces() {

@@ -158,7 +158,7 @@ mod tests {
         let bases = BaseDirs::open([dir.path()]).unwrap();
         let uri = format!("shm:file?path={}", path.display());
         let file = RegionFile::open(&uri, ring, &bases, Access::Write).unwrap();
-        let (writer, reader) = (file.map(Access::Write).unwrap(), file.map_superblock().unwrap());
+        let (writer, reader) = (file.map(Access::Write).unwrap(), file.map_superblock(Access::Read).unwrap());
         Bell { _dir: dir, writer, reader }
     }
 

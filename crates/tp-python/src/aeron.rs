@@ -1,6 +1,7 @@
 //! Aeron for Python: thin classes over `tp-aeron`, which keeps the promises about closing, threads and forks.
 
 mod client;
+mod drain;
 mod media_driver;
 mod publication;
 mod subscription;
@@ -9,6 +10,7 @@ use pyo3::prelude::*;
 use tp_aeron::Error;
 
 pub use client::{AeronClient, AeronCounter};
+pub use drain::{AeronDrain, Inbox, Pulse};
 pub use media_driver::{AeronMediaDriver, aeron_counters, aeron_driver_status};
 pub use publication::AeronPublication;
 pub use subscription::AeronSubscription;

@@ -18,15 +18,15 @@ mod _native {
 
     #[pymodule_export]
     use super::aeron::{
-        AeronClient, AeronCounter, AeronMediaDriver, AeronPublication, AeronSubscription, aeron_counters,
-        aeron_driver_status, aeron_version,
+        AeronClient, AeronCounter, AeronDrain, AeronMediaDriver, AeronPublication, AeronSubscription, Inbox,
+        Pulse, aeron_counters, aeron_driver_status, aeron_version,
     };
     #[pymodule_export]
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]
     use super::ring::{
-        Claim, Frame, FrameDescriptor, FramePrefix, FrameProgress, RingAddress, RingReader, RingWriter,
-        create_ring, wait_any,
+        Claim, Frame, FrameDescriptor, FramePrefix, FrameProgress, RingAddress, RingKeeper, RingReader,
+        RingWriter, create_ring, wait_any,
     };
 
     #[pymodule_init]

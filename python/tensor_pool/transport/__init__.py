@@ -35,6 +35,7 @@ from tensor_pool.transport.backpressure import (
 )
 from tensor_pool.transport.client import AeronClient, ConductorError
 from tensor_pool.transport.counters import AeronCounters, CounterReading, read_counters
+from tensor_pool.transport.drain import Drain, DrainedClient, DrainedSubscription
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import (
     EmbeddedMediaDriver,
@@ -77,6 +78,10 @@ __all__ = [
     "AeronPublication",
     "AeronSubscription",
     "ConductorError",
+    # Aeron, received on a native thread
+    "Drain",
+    "DrainedClient",
+    "DrainedSubscription",
     # back-pressure
     "DROP",
     "RAISE",

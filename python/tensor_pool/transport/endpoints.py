@@ -186,7 +186,7 @@ class AeronSubscription(Closing):
 
     def poll(self, handler: MessageHandler, limit: int = DEFAULT_FRAGMENT_LIMIT) -> int:
         """Hands messages to `handler`; see `tensor_pool.transport.protocol.Subscription.poll`."""
-        messages = self._take_left() or self._native.poll(limit)
+        messages = self._take_left() or self._fetch(limit)
         delivered = 0
         try:
             for message, session_id, position in messages:
@@ -202,6 +202,9 @@ class AeronSubscription(Closing):
         if self._left:
             return [message for message, _, _ in self._take_left()]
         return self._native.receive(limit)
+
+    def _fetch(self, limit: int) -> list[tuple[bytes, int, int]]:
+        return self._native.poll(limit)
 
     def _take_left(self) -> list[tuple[bytes, int, int]]:
         left, self._left = self._left, []

@@ -1,4 +1,4 @@
-"""One suite for both transports: whatever agents rely on holds for Aeron and for the one in memory."""
+"""One suite for all transports: whatever agents rely on holds for Aeron, drained or not, and in memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tensor_pool.closing import Closing
 from tensor_pool.errors import (
     BackPressureError,
     ChannelError,
@@ -22,6 +23,7 @@ from tensor_pool.transport import (
     RAISE,
     AeronClient,
     Client,
+    Drain,
     EmbeddedMediaDriver,
     Header,
     OfferResult,
@@ -47,22 +49,31 @@ class Transport:
     counters: Callable[[], list[Any]]
 
 
-@pytest.fixture(params=["aeron", "memory"])
+@pytest.fixture(params=["aeron", "drained", "memory"])
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
     if request.param == "memory":
         bus = MemoryBus()
         yield Transport(bus.client, bus.kill, bus.counters)
         return
     driver: EmbeddedMediaDriver = request.getfixturevalue("media_driver")
-    clients: list[AeronClient] = []
+    opened: list[Closing] = []
 
-    def connect() -> AeronClient:
-        clients.append(AeronClient.connect(driver.aeron_dir, keepalive_interval_ms=50))
-        return clients[-1]
+    def connect() -> Client:
+        client = AeronClient.connect(driver.aeron_dir, keepalive_interval_ms=50)
+        opened.append(client)
+        if request.param == "aeron":
+            return client
+        drain = Drain(client)
+        opened.append(drain)
+        return drain.client
 
     yield Transport(connect, driver.close, lambda: list(read_counters(driver.aeron_dir)))
-    for client in clients:
-        client.close()
+    for handle in opened:
+        handle.close()
+
+
+polled_by_agents = pytest.mark.parametrize("transport", ["aeron", "memory"], indirect=True)
+"""Decorates tests of back-pressure, which a drain is there to prevent."""
 
 
 @pytest.fixture
@@ -215,6 +226,7 @@ class TestBackPressure:
         assert not publication.connected
         assert publication.counts.not_connected == 2
 
+    @polled_by_agents
     def test_a_reader_that_does_not_read_is_a_result_and_later_room(
         self, client: Client, eventually: Eventually
     ) -> None:
@@ -226,6 +238,7 @@ class TestBackPressure:
         assert (counts.back_pressured, counts.dropped, counts.raised) == (1, 1, 0)
         eventually(lambda: subscription.receive(100) is not None and publication.offer(b"room"))
 
+    @polled_by_agents
     def test_a_policy_may_raise(self, client: Client) -> None:
         publication, _ = pair(client, policy=RAISE)
         with pytest.raises(BackPressureError, match="stream 7"):

@@ -7,7 +7,7 @@ import importlib
 
 import pytest
 
-MODULES = ["backpressure", "client", "counters", "endpoints", "media", "memory", "spawned"]
+MODULES = ["backpressure", "client", "counters", "drain", "endpoints", "media", "memory", "spawned"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munmap};
 
 use crate::copy::{Locality, racy_copy};
 use crate::layout::SLOT_BYTES;
@@ -142,14 +142,33 @@ impl Mapping {
         unsafe { racy_copy(self.address_mut(offset, len), from, len, locality) }
     }
 
-    /// Makes every page present, so that the first frames don't pay for it (decision D19). Best effort.
-    pub fn prefault(&self) {
-        let advice = match self.access {
+    fn populate_advice(&self) -> Advice {
+        match self.access {
             Access::Read => Advice::LinuxPopulateRead,
             Access::Write => Advice::LinuxPopulateWrite,
-        };
+        }
+    }
+
+    /// Makes every page present, so that the first frames don't pay for it (decision D19). Best effort.
+    pub fn prefault(&self) {
+        let advice = self.populate_advice();
         // SAFETY: populating changes no contents.
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) };
+    }
+
+    /// Is there still a file behind the first page? Whoever touches a page that was cut off is killed; asking the
+    /// kernel to make it present just fails (before Linux 5.14 it can't be asked, and the answer is yes).
+    pub fn is_backed(&self) -> bool {
+        let advice = self.populate_advice();
+        // SAFETY: populating changes no contents.
+        let asked = unsafe { madvise(self.start.as_ptr().cast(), 1, advice) };
+        asked != Err(rustix::io::Errno::FAULT)
+    }
+
+    /// Keeps every page in memory, so that the system never swaps it out. The limit is the process's.
+    pub fn lock_in_memory(&self) -> rustix::io::Result<()> {
+        // SAFETY: the range is mapped; locking changes no contents.
+        unsafe { mlock(self.start.as_ptr().cast(), self.len) }
     }
 
     /// Asks for transparent huge pages. Best effort: most systems say no for shared memory.

@@ -105,7 +105,7 @@ pub enum RegionError {
 }
 
 impl RegionError {
-    fn io(what: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         Self::Io { what, path: path.into(), source: source.into() }
     }
 }

@@ -115,9 +115,9 @@ impl RegionFile {
         self.map_bytes(self.required_bytes(), access)
     }
 
-    /// Maps only the superblock: enough to wait on the doorbell.
-    pub fn map_superblock(&self) -> Result<Mapping, RegionError> {
-        self.map_bytes(SUPERBLOCK_BYTES as u64, Access::Read)
+    /// Maps only the superblock: enough to wait on the doorbell, or to say that the region is alive.
+    pub fn map_superblock(&self, access: Access) -> Result<Mapping, RegionError> {
+        self.map_bytes(SUPERBLOCK_BYTES as u64, access)
     }
 
     fn map_bytes(&self, bytes: u64, access: Access) -> Result<Mapping, RegionError> {

@@ -3,6 +3,7 @@
 mod any;
 mod cursor;
 mod geometry;
+mod keeper;
 mod reader;
 mod snapshot;
 mod writer;
@@ -10,9 +11,12 @@ mod writer;
 pub use any::{AlignedBytes, AnyFrame, AnyReader, ReadMode};
 pub use cursor::{Cursor, Polled, Source};
 pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
+pub use keeper::RingKeeper;
 pub use reader::{Borrowed, PrefixRead, RingReader};
 pub use snapshot::SnapshotReader;
-pub use writer::{Claim, ClaimError, RingWriter};
+pub use writer::{Claim, ClaimError, RingMemory, RingWriter};
 
+#[cfg(test)]
+mod keeper_tests;
 #[cfg(test)]
 mod tests;

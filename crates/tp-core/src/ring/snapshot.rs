@@ -33,7 +33,7 @@ impl SnapshotReader {
     /// Opens and checks a ring without mapping it.
     pub fn open(address: &RingAddress, bases: &BaseDirs, relaxed_stride: bool) -> Result<Self, RegionError> {
         let files = RingFiles::open(address, bases, Access::Read, relaxed_stride)?;
-        let superblock = files.header.map_superblock()?;
+        let superblock = files.header.map_superblock(Access::Read)?;
         Ok(Self { files, superblock })
     }
 

@@ -74,11 +74,38 @@ pub struct Claim {
     pub values_len_bytes: u32,
 }
 
+/// The mappings of a ring: what takes time with them needs no writer.
+#[derive(Debug)]
+pub struct RingMemory(Vec<Arc<Mapping>>);
+
+impl RingMemory {
+    /// Asks for huge pages and touches every page now rather than in the first frames. Best effort.
+    pub fn prefault(&self) {
+        for mapping in &self.0 {
+            mapping.advise_hugepages();
+            mapping.prefault();
+        }
+    }
+
+    /// Keeps every page in memory until the ring is unmapped.
+    ///
+    /// # Errors
+    /// The limit of locked memory is too low, mostly.
+    pub fn lock(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|mapping| Ok(mapping.lock_in_memory()?))
+    }
+
+    /// How many bytes that is.
+    pub fn len_bytes(&self) -> usize {
+        self.0.iter().map(|mapping| mapping.len()).sum()
+    }
+}
+
 /// The one writer of a ring.
 #[derive(Debug)]
 pub struct RingWriter {
     geometry: Geometry,
-    header: Mapping,
+    header: Arc<Mapping>,
     pools: Vec<Arc<Mapping>>,
     largest_stride: u32,
     next_seq: u64,
@@ -98,7 +125,7 @@ impl RingWriter {
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         let mut writer = Self {
             geometry: files.geometry,
-            header,
+            header: Arc::new(header),
             pools,
             largest_stride,
             next_seq: 0,
@@ -131,12 +158,14 @@ impl RingWriter {
         self.largest_stride
     }
 
+    /// The memory of the ring, to be prepared while frames are already written.
+    pub fn memory(&self) -> RingMemory {
+        RingMemory(self.pools.iter().chain([&self.header]).map(Arc::clone).collect())
+    }
+
     /// Touches every page now rather than in the first frames.
     pub fn prefault(&self) {
-        for mapping in self.pools.iter().map(Arc::as_ref).chain([&self.header]) {
-            mapping.advise_hugepages();
-            mapping.prefault();
-        }
+        self.memory().prefault();
     }
 
     fn commit_word(&self, seq: u64) -> &AtomicU64 {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -29,6 +30,8 @@ pub struct Frame {
     epoch: u64,
     /// Of the reader that found it, so that a frame overwritten while in use is counted there.
     drops: Arc<DropCounters>,
+    /// Set by that reader when the ring must not be believed, or touched, any more.
+    revoked: Arc<AtomicBool>,
 }
 
 impl Frame {
@@ -38,9 +41,26 @@ impl Frame {
         stream_id: u32,
         epoch: u64,
         drops: Arc<DropCounters>,
+        revoked: Arc<AtomicBool>,
     ) -> Self {
         let view = View::of(&frame.record().header.tensor);
-        Self { frame, view, owner, stream_id, epoch, drops }
+        Self { frame, view, owner, stream_id, epoch, drops, revoked }
+    }
+
+    /// Does the frame lie in a ring that must not be looked at any more? A private copy never does.
+    fn is_revoked(&self) -> bool {
+        self.borrowed() && self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Whether what was computed from the frame counts.
+    fn is_valid(&self) -> bool {
+        !self.is_revoked() && self.frame.still_valid()
+    }
+
+    /// An error unless the payload may be looked at.
+    fn check_readable(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        if self.is_revoked() { Err(self.overwritten(py)) } else { Ok(()) }
     }
 
     fn record(&self) -> &FrameRecord {
@@ -63,17 +83,30 @@ impl Frame {
 
     /// Copies and checks; counts and tells when the frame was overwritten.
     fn copy_checked(&self, py: Python<'_>, target: &Target) -> bool {
+        if self.is_revoked() {
+            return false;
+        }
         let copy = || self.frame.copy_to(target.bytes(self.len()));
         let whole = if self.len() >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         if !whole {
             self.drops.count(DropReason::ChangedWhileReading);
         }
-        whole
+        whole && !self.is_revoked()
     }
 
     fn overwritten(&self, py: Python<'_>) -> PyErr {
-        let message = format!("frame {} was overwritten while it was in use", self.record().seq);
-        let hint = "copy() it first, work faster, or give the stream more slots";
+        let seq = self.record().seq;
+        let (message, hint) = if self.is_revoked() {
+            (
+                format!("the ring of frame {seq} was given up while the frame was in use"),
+                "copy() frames that must outlive their stream's epoch",
+            )
+        } else {
+            (
+                format!("frame {seq} was overwritten while it was in use"),
+                "copy() it first, work faster, or give the stream more slots",
+            )
+        };
         errors::FRAME_OVERWRITTEN.new_err(py, message, Some(hint))
     }
 }
@@ -149,18 +182,20 @@ impl Frame {
     /// Is the payload still the frame's? Ask after using it.
     fn still_valid(&self, py: Python<'_>) -> PyResult<bool> {
         self.check(py)?;
-        Ok(self.frame.still_valid())
+        Ok(self.is_valid())
     }
 
     /// A read-only array over the payload, without a copy.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        // Asked here too: NumPy makes something else of an object whose buffer it can't have.
+        slf.get().check_readable(slf.py())?;
         numpy::view(slf.as_any())
     }
 
     /// A private array with the frame's values.
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.check(py)?;
+        self.check_readable(py)?;
         let header = &self.record().header;
         let empty = numpy::empty_like(py, &header.tensor, &self.view, header.values_len_bytes)?;
         let target = Target::new(&empty.memory, self.len())?;
@@ -175,7 +210,7 @@ impl Frame {
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::view(slf.as_any())
+        Self::array(slf)
     }
 
     /// Raises `FrameOverwrittenError` when what was computed can't be trusted (and nothing else was raised).
@@ -184,13 +219,15 @@ impl Frame {
         if self.still_valid(py)? {
             return Ok(());
         }
-        self.drops.count(DropReason::ChangedWhileReading);
+        if !self.is_revoked() {
+            self.drops.count(DropReason::ChangedWhileReading);
+        }
         if kind.is_none() { Err(self.overwritten(py)) } else { Ok(()) }
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
-        this.check(slf.py())?;
+        this.check_readable(slf.py())?;
         // SAFETY: the view comes from the interpreter; payload and shape live as long as this object.
         unsafe { this.view.export(view, flags, this.data(), true, slf.clone().into_any()) }
     }
@@ -204,7 +241,7 @@ impl Frame {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        this.check(py)?;
+        this.check_readable(py)?;
         let refuse = |why: &'static str| Err(pyo3::exceptions::PyBufferError::new_err(why));
         if stream.is_some_and(|stream| !stream.is_none())
             || dl_device.is_some_and(|device| device != dlpack::DEVICE)

@@ -1,6 +1,8 @@
 //! The first part of a frame that its producer is still writing.
 
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,12 +21,19 @@ pub struct FramePrefix {
     bytes: AlignedBytes,
     view: View,
     owner: OwnerProcess,
+    /// Set by the reader that found it, when its ring must not be looked at any more.
+    revoked: Arc<AtomicBool>,
 }
 
 impl FramePrefix {
-    pub(crate) fn new(prefix: PrefixRead, bytes: AlignedBytes, owner: OwnerProcess) -> Self {
+    pub(crate) fn new(
+        prefix: PrefixRead,
+        bytes: AlignedBytes,
+        owner: OwnerProcess,
+        revoked: Arc<AtomicBool>,
+    ) -> Self {
         let view = View::of(&prefix.record().header.tensor);
-        Self { prefix, bytes, view, owner }
+        Self { prefix, bytes, view, owner, revoked }
     }
 
     fn record(&self) -> &FrameRecord {
@@ -77,6 +86,9 @@ impl FramePrefix {
     /// What became of the frame: `"in_progress"`, `"committed"` or `"gone"`.
     fn state(&self, py: Python<'_>) -> PyResult<&'static str> {
         check_owner(py, self.owner, "frame prefix")?;
+        if self.revoked.load(Ordering::Acquire) {
+            return Ok("gone");
+        }
         let commit = self.prefix.commit();
         Ok(match commit.seq() == self.record().seq {
             true if commit.is_committed() => "committed",

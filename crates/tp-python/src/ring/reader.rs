@@ -1,6 +1,7 @@
 //! The reader of a ring.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
@@ -33,6 +34,8 @@ pub struct RingReader {
     /// None once closed.
     state: Mutex<Option<State>>,
     drops: Arc<DropCounters>,
+    /// Set when the ring must not be believed any more; shared with the frames that were taken from it.
+    revoked: Arc<AtomicBool>,
     owner: OwnerProcess,
     address: RingAddress,
     mode: ReadMode,
@@ -73,7 +76,8 @@ impl RingReader {
 
     fn frame(&self, frame: AnyFrame) -> Frame {
         let geometry = &self.address.0.geometry;
-        Frame::new(frame, self.owner, geometry.stream_id, geometry.epoch, Arc::clone(&self.drops))
+        let (drops, revoked) = (Arc::clone(&self.drops), Arc::clone(&self.revoked));
+        Frame::new(frame, self.owner, geometry.stream_id, geometry.epoch, drops, revoked)
     }
 }
 
@@ -101,6 +105,7 @@ impl RingReader {
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
             drops: Arc::default(),
+            revoked: Arc::default(),
             owner: OwnerProcess::current(),
             address: address.clone(),
             mode,
@@ -140,7 +145,9 @@ impl RingReader {
             if whole { Ok((prefix, bytes)) } else { Err(DropReason::ChangedWhileReading) }
         });
         match copied {
-            Ok((prefix, bytes)) => Ok(Some(FramePrefix::new(prefix, bytes, self.owner))),
+            Ok((prefix, bytes)) => {
+                Ok(Some(FramePrefix::new(prefix, bytes, self.owner, Arc::clone(&self.revoked))))
+            }
             Err(reason) => {
                 self.drops.count(reason);
                 Ok(None)
@@ -233,6 +240,13 @@ impl RingReader {
         let state = lock(py, &self.state).take();
         released(py, || drop(state));
         Ok(())
+    }
+
+    /// Lets go of the ring for good: frames that still lie in it are not valid any more (decision L3).
+    fn revoke(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        self.revoked.store(true, Ordering::Release);
+        self.close(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -275,12 +275,19 @@ impl RingWriter {
         })
     }
 
-    /// Touches every page now rather than in the first frames.
-    fn prefault(&self, py: Python<'_>) -> PyResult<()> {
+    /// Touches every page now rather than in the first frames, while others may already publish.
+    #[pyo3(signature = (lock = false))]
+    fn prefault(&self, py: Python<'_>, lock: bool) -> PyResult<()> {
         self.check(py)?;
-        self.publisher.with_released(py, |publisher| {
-            publisher.ring.prefault();
-            Ok(())
+        let memory = self.publisher.with(py, |publisher| Ok(publisher.ring.memory()))?;
+        let prepare = || {
+            memory.prefault();
+            if lock { memory.lock() } else { Ok(()) }
+        };
+        released(py, prepare).map_err(|failure| {
+            let message = format!("{} bytes can't be locked in memory: {failure}", memory.len_bytes());
+            let hint = "raise the limit (`ulimit -l`, LimitMEMLOCK= of a service), or do without the lock";
+            errors::REGION.new_err(py, message, Some(hint))
         })
     }
 
