@@ -19,6 +19,7 @@ SECTIONS: Final = {
     "streams": "tensor_pool.config.sections:StreamsSection",
     "shm": "tensor_pool.config.sections:ShmSection",
     "client": "tensor_pool.pool.config:ClientSection",
+    "driver": "tensor_pool.driver.config:DriverSection",
     "agents": "tensor_pool.config.sections:AgentsSection",
     "log": "tensor_pool.config.sections:LogSection",
 }

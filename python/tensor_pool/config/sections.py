@@ -10,7 +10,13 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
+from tensor_pool.channels import (
+    DEFAULT_TIMER_INTERVAL_MS,
+    STANDARD,
+    ChannelDefaults,
+    check_timer_interval,
+    parse_size,
+)
 from tensor_pool.config.kinds import (
     AbsolutePath,
     AeronDirectory,
@@ -105,6 +111,16 @@ class AeronSection(Section, frozen=True):
             "useless."
         ),
     ] = DEFAULT_TIMER_INTERVAL_MS
+
+    @property
+    def channel_defaults(self) -> ChannelDefaults:
+        """What channels get that they don't say themselves."""
+        return ChannelDefaults(
+            term_length=str(self.term_length),
+            window_limit_ms=self.untethered_window_limit_timeout_ms,
+            linger_ms=self.untethered_linger_timeout_ms,
+            resting_ms=self.untethered_resting_timeout_ms,
+        )
 
     def __post_init__(self) -> None:
         names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
