@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.config import Config, load_config
+from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
@@ -16,6 +17,7 @@ from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool, no_driver_error
 from tensor_pool.pool.session import SessionContext
 from tensor_pool.runtime import SystemClock
+from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tensor_pool.pool.session import Keepalive
-    from tensor_pool.transport import Publication
 
 __all__ = ["connect"]
 
@@ -95,13 +96,13 @@ def _configure(
 class _Pulses:
     """Keepalives from the drain's own thread."""
 
-    def __init__(self, drain: Drain, publication: Publication) -> None:
+    def __init__(self, drain: Drain, publication: AeronPublication) -> None:
         self._drain = drain
         self._publication = publication
 
     def start(self, message: bytes, *, timestamp_offset: int, period_ns: int) -> Keepalive:
-        return self._drain.pulse(
-            self._publication, message, timestamp_offset=timestamp_offset, period_ns=period_ns
+        return self._drain.native.pulse(
+            self._publication.native, message, timestamp_offset=timestamp_offset, period_ns=period_ns
         )
 
 
@@ -121,17 +122,24 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
     runner = make_runner(config.agents, agent, bell=drain)
     resources.enter_context(runner)
     control = agent.publication(config.streams.control_channel, config.streams.control_stream_id)
+    assert isinstance(control, AeronPublication)
     context = SessionContext(
         agent=agent,
         keepalives=_Pulses(drain, control),
         section=section,
         shm=config.shm,
-        descriptor_stream_ids=config.entry("driver.descriptor_stream_id_range").value.range,
-        control_stream_ids=config.entry("driver.control_stream_id_range").value.range,
+        descriptor_stream_ids=_ids(config, "descriptor_stream_id_range"),
+        control_stream_ids=_ids(config, "control_stream_id_range"),
         wake=drain.wake,
         is_running=lambda: runner.is_running,
     )
     return Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+
+
+def _ids(config: Config, key: str) -> range:
+    """A range of Aeron streams; producers and the driver agree on it (decision D1)."""
+    ids = config[DriverSection].ranges.get(key)
+    return range(0) if ids is None else range(ids.first, ids.last + 1)
 
 
 def _await_driver(pool: Pool, *, timeout_s: float) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor_pool import _native
+    from tensor_pool.pool.progress_reporter import ProgressReporter
 
 __all__ = ["ClaimedSlot"]
 
@@ -30,9 +31,9 @@ class ClaimedSlot:
         self,
         native: _native.Claim,
         *,
-        progress: Callable[[int, bool], None] | None,
+        progress: ProgressReporter | None,
         flush: Callable[[NDArray[Any]], object] | None,
-        after_commit: Callable[[int, int], None],
+        after_commit: Callable[[int], None],
         on_abort: Callable[[], None],
     ) -> None:
         self._native = native
@@ -81,21 +82,24 @@ class ClaimedSlot:
         assert bytes_filled is not None
         if not 0 <= bytes_filled <= self._native.nbytes:
             raise ValueError(f"{bytes_filled} bytes of {self._native.nbytes}")
-        self._progress(bytes_filled, False)
+        self._progress.advance(bytes_filled)
 
     def commit(self) -> int:
         """Publishes the frame and returns its sequence number."""
         if self._flush is not None:
             # Before the commit, so that nobody sees a frame that is still in the device's caches [WIRE-8.3-12].
             self._flush(self._native.array)
-        nbytes = self._native.nbytes
         seq = self._native.commit(ring=False)
-        self._after_commit(seq, nbytes)
+        self._after_commit(seq)
+        if self._progress is not None:
+            self._progress.complete()
         return seq
 
     def abort(self) -> None:
         """Gives the frame up: no reader will accept it."""
         self._native.abort()
+        if self._progress is not None:
+            self._progress.abort()
         self._on_abort()
 
     def __enter__(self) -> ClaimedSlot:

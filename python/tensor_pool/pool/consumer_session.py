@@ -13,8 +13,8 @@ from tensor_pool import _native
 from tensor_pool.errors import RegionError, TensorPoolError
 from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
-from tensor_pool.pool.metadata import MetadataView
-from tensor_pool.pool.qos import IdCollision, qos_consumer
+from tensor_pool.pool.metadata_view import MetadataView
+from tensor_pool.pool.qos import qos_consumer
 from tensor_pool.pool.session import StreamSession
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
@@ -76,7 +76,7 @@ class ConsumerSession(StreamSession):
         super().__init__(context, wish)
         self.options = options
         self.ledger = FrameLedger()
-        self.metadata = MetadataView()
+        self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
         self.reader: _native.RingReader | None = None
         """The ring in use; user threads read it and must bear that it is closed any time."""
         self.changed = threading.Event()
@@ -99,7 +99,6 @@ class ConsumerSession(StreamSession):
         interval_ns = context.section.hello_interval_ns
         self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
         self._qos_timer = Periodic(period_ns=interval_ns, start_ns=now_ns + interval_ns)
-        self._collision = IdCollision()
 
     # --- the ring ---------------------------------------------------------------------------------------
 
@@ -120,6 +119,7 @@ class ConsumerSession(StreamSession):
 
     def _mapping_of(self, stream_id: int) -> MappingState:
         if self._mapping is None:
+            self.metadata.stream_id = stream_id
             self._mapping = MappingState(stream_id, freshness_ns=self.context.section.announce_freshness_ns)
         return self._mapping
 
@@ -259,7 +259,7 @@ class ConsumerSession(StreamSession):
                     stream_id=stream_id,
                     consumer_id=self.consumer_id,
                     epoch=self._mapping.epoch or 0 if self._mapping else 0,
-                    last_seq_seen=self.last_seq or 0,
+                    next_seq=self.reader.next_seq,
                     drops_gap=self.drops_gap,
                     drops_late=self.drops_late,
                     mode=self.options.mode,

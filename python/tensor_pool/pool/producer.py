@@ -165,9 +165,7 @@ class Producer(Closing):
         session = self._session
         report = session.progress_reporter(writer, claim) if reports else None
 
-        def after_commit(seq: int, nbytes: int) -> None:
-            if report is not None:
-                report(nbytes, True)
+        def after_commit(seq: int) -> None:
             if session.private_sinks:
                 session.tell_privately(writer, seq, timestamp_ns, trace_id)
             else:

@@ -12,25 +12,26 @@ from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
 from tensor_pool.pool.private_sinks import PrivateSinks
 from tensor_pool.pool.progress import ProgressPolicy, ProgressThrottle
+from tensor_pool.pool.progress_reporter import ProgressReporter
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
 from tensor_pool.pool.session import StreamSession
 from tensor_pool.pool.stats import ProducerStats
 from tensor_pool.pool.summary import format_summary
 from tensor_pool.runtime import Periodic
 from tensor_pool.transport import AeronPublication
-from tensor_pool.wire.messages import ConsumerHello, FrameProgress, QosConsumer
+from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tensor_pool.pool.attachment import Lease, StreamWish
     from tensor_pool.pool.session import SessionContext
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
+    from tensor_pool.wire.messages import FrameProgress
 
 __all__ = ["ProducerOptions", "ProducerSession"]
 
-_NO_POLICY: Final = None
+_STALE_INTERVALS: Final = 4
+_PROGRESS_POLICY: Final = ProgressPolicy()
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +58,17 @@ class ProducerSession(StreamSession):
         self.stamps_realtime = options.realtime
         self.writer: _native.RingWriter | None = None
         """The ring to write to; user threads read it and must bear that it is closed any time."""
+        clock = context.agent.clock
+        now_ns = clock.monotonic_ns()
         self.metadata = MetadataSource(
+            0,  # known when the driver has answered
             name=wish.name,
             summary=format_summary(wish.dtype, wish.shape, wish.major_order) if wish.shape else "",
-            clock_domain="realtime" if options.realtime else "monotonic",
-            interval_ns=context.section.metadata_interval_ns,
+            period_ns=context.section.metadata_interval_ns,
+            values=options.metadata,
+            realtime_offset_ns=clock.realtime_ns() - now_ns,
+            clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
-        self.metadata.update(options.metadata)
         self.too_large = 0
         self.dead: BaseException | None = None
         self.private_sinks: PrivateSinks | None = None
@@ -71,16 +76,15 @@ class ProducerSession(StreamSession):
         self._aborted = 0
         self._frames = 0
         self._descriptors = (0, 0, 0)
-        self._progress_policy: ProgressPolicy | None = None
+        self._progress = ProgressThrottle(0)
         self._desk: ConsumerDesk | None = None
-        self._watch = ConsumerWatch()
-        now_ns = context.agent.clock.monotonic_ns()
+        self._watch: ConsumerWatch | None = None
         self._qos_timer = Periodic(period_ns=context.section.hello_interval_ns, start_ns=now_ns)
 
     @property
     def meta_version(self) -> int:
         """The version of the metadata that belongs to frames published now."""
-        return self.metadata.version
+        return self.metadata.meta_version
 
     # --- the ring ---------------------------------------------------------------------------------------
 
@@ -103,7 +107,12 @@ class ProducerSession(StreamSession):
             control_stream_ids=self.context.control_stream_ids,
             interval_ns=self.context.section.hello_interval_ns,
         )
-        self.metadata.attach(stream_id=lease.stream_id, producer_id=lease.client_id, epoch=lease.epoch)
+        self._watch = ConsumerWatch(
+            lease.stream_id, stale_after_ns=_STALE_INTERVALS * self.context.section.hello_interval_ns
+        )
+        self._progress = ProgressThrottle(lease.stream_id)
+        self.metadata.stream_id = lease.stream_id
+        self.metadata.bind(producer_id=lease.client_id, epoch=lease.epoch)
         self.writer = writer
 
     def drop_ring(self, reason: str) -> None:  # noqa: ARG002 - the base class logs it
@@ -131,24 +140,26 @@ class ProducerSession(StreamSession):
 
     def on_stream_message(self, message: Message, header: Header, now_ns: int) -> None:  # noqa: ARG002
         """Answers hellos, and keeps count of who reads."""
+        desk, watch = self._desk, self._watch
+        if desk is None or watch is None:
+            return
         match message:
-            case ConsumerHello() if self._desk is not None:
-                self._watch.on_hello(message, now_ns)
-                config = self._desk.on_hello(message, now_ns)
-                if config is not None:
-                    self._serve_privately()
-                    self.agent.send(config)
-            case QosConsumer() if self._desk is not None:
-                self._watch.on_qos(message, now_ns)
-                config = self._desk.on_qos(message, now_ns)
-                if config is not None:
-                    self.agent.send(config)
+            case ConsumerHello():
+                watch.on_hello(message, now_ns)
+                config = desk.on_hello(message, now_ns)
+                self._serve_privately(desk)
+            case QosConsumer():
+                watch.on_qos(message, now_ns)
+                config = desk.on_qos(message, now_ns)
+            case _:
+                return
+        if config is not None:
+            self.agent.send(config)
 
-    def _serve_privately(self) -> None:
+    def _serve_privately(self, desk: ConsumerDesk) -> None:
         """Opens and closes publications as the desk decided."""
-        assert self._desk is not None
-        self._progress_policy = ProgressPolicy.aggregate(self._desk.hellos)
-        wanted = [a for a in self._desk.assignments.values() if a.descriptor or a.control]
+        self._progress.hints = _PROGRESS_POLICY.aggregate(desk.hellos)
+        wanted = [a for a in desk.assignments.values() if a.descriptor or a.control]
         if wanted and self.private_sinks is None:
             self.private_sinks = PrivateSinks(self.agent)
         if self.private_sinks is not None:
@@ -161,13 +172,13 @@ class ProducerSession(StreamSession):
 
     def work(self, now_ns: int) -> None:
         """Metadata, quality of service, and consumers that fell silent."""
-        lease, writer = self.attachment.lease, self.writer
-        if lease is None or writer is None or self._desk is None:
+        lease, writer, desk, watch = self.attachment.lease, self.writer, self._desk, self._watch
+        if lease is None or writer is None or desk is None or watch is None:
             return
-        if self._desk.expire(now_ns):
-            self._serve_privately()
-        self._watch.expire(now_ns)
-        for message in self.metadata.due(now_ns, self.agent.clock.realtime_ns()):
+        if desk.expire(now_ns):
+            self._serve_privately(desk)
+        watch.expire(now_ns)
+        for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
             self.agent.send_metadata(message)
         if self._qos_timer.due(now_ns):
             next_seq = writer.next_seq
@@ -177,7 +188,7 @@ class ProducerSession(StreamSession):
                     producer_id=lease.client_id,
                     epoch=lease.epoch,
                     next_seq=next_seq,
-                    watch=self._watch,
+                    watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
 
@@ -201,29 +212,15 @@ class ProducerSession(StreamSession):
             sinks.send_descriptor(descriptor.encode(), timestamp_ns or stamp_ns)
         writer.ring()
 
-    def progress_reporter(
-        self, writer: _native.RingWriter, claim: _native.Claim
-    ) -> Callable[[int, bool], None] | None:
-        """What tells consumers of a claim's progress; the header is there before the first word of it (M5)."""
+    def progress_reporter(self, writer: _native.RingWriter, claim: _native.Claim) -> ProgressReporter:
+        """Tells consumers of a claim's progress; the header is there before the first word of it (M5)."""
         claim.write_header()
-        policy = self._progress_policy
-        throttle = ProgressThrottle(policy) if policy is not None else None
-        address = writer.address
-        seq = claim.seq
+        return ProgressReporter(self._progress, self._send_progress, claim, epoch=writer.address.epoch)
 
-        def report(bytes_filled: int, complete: bool) -> None:  # noqa: FBT001 - private to the claim
-            if throttle is None:
-                return
-            state = throttle.report(bytes_filled, time.monotonic_ns(), complete=complete)
-            if state is None:
-                return
-            message = FrameProgress(address.stream_id, address.epoch, seq, bytes_filled, state)
-            self.agent.send(message)
-            if self.private_sinks is not None:
-                self.private_sinks.send_progress(wire.encode(message))
-
-        report(0, False)
-        return report
+    def _send_progress(self, message: FrameProgress) -> None:
+        self.agent.send(message)
+        if self.private_sinks is not None:
+            self.private_sinks.send_progress(wire.encode(message))
 
     def count_abort(self) -> None:
         """A claim was given up."""
