@@ -152,7 +152,7 @@ class DriverSection(Section, frozen=True):
         doc("Tells drivers of one namespace apart: files lie in NAMESPACE-INSTANCE. Empty for the only one."),
     ] = ""
     keepalive_interval_ms: Annotated[
-        Milliseconds, doc("How often clients are to say that they live; `tpool driver status` shows it.")
+        Milliseconds, doc("How often clients are to say that they live; the driver tells them in its status.")
     ] = 1_000
     expiry_grace_intervals: Annotated[
         int, Meta(ge=1, le=1_000), doc("Keepalives that may be missing in a row before a lease expires.")
