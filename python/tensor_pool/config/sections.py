@@ -203,8 +203,6 @@ class ShmSection(Section, frozen=True):
 
 class AgentsSection(Section, frozen=True):
     """How agents run: what they do without work, and what happens when they fail or don't end.
-
-    Holds for agents that a program makes with `tensor_pool.host.agents`; no command runs one yet.
     """
 
     section_name: ClassVar[str] = "agents"
@@ -215,12 +213,12 @@ class AgentsSection(Section, frozen=True):
             "What an agent does when there is no work. 'doorbell' serves agents that have one and is "
             "'backoff' for the others; 'yield' and 'spin' take a whole core."
         ),
-    ] = "backoff"
+    ] = "doorbell"
     idle_max_pause_ms: Annotated[
         float,
         Meta(gt=0, le=100),
         doc("The longest pause of 'backoff', the pause of 'sleep', the time-out of 'doorbell'."),
-    ] = 10.0
+    ] = 20.0
     error_limit: Annotated[
         int,
         Meta(ge=0, le=1_000_000),

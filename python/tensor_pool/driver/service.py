@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import tensor_pool
@@ -10,6 +11,7 @@ from tensor_pool.driver.agent import DriverAgent
 from tensor_pool.driver.config import DriverSection
 from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
 from tensor_pool.transport import AeronClient, AeronCounters
+from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
     import os
@@ -57,14 +59,21 @@ class Driver(Closing):
         bell: Bell | None = None,
         error_log: ErrorLog | None = None,
     ) -> None:
-        self._own_client: Client | None = None
+        self._own = contextlib.ExitStack()
         if client is None:
-            client = self._own_client = AeronClient.connect(
-                aeron_dir if aeron_dir is not None else config.aeron.dir or None,
-                name="SHM driver",
-                driver_timeout_ms=config.aeron.driver_timeout_ms,
-                channel_defaults=config.aeron.channel_defaults,
+            connection = self._own.enter_context(
+                AeronClient.connect(
+                    aeron_dir if aeron_dir is not None else config.aeron.dir or None,
+                    name="SHM driver",
+                    driver_timeout_ms=config.aeron.driver_timeout_ms,
+                    channel_defaults=config.aeron.channel_defaults,
+                )
             )
+            # Received on a native thread: an embedded driver shares the interpreter with a program that may
+            # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
+            bell = drain = self._own.enter_context(Drain(connection, name="tp-driver-drain"))
+            client = drain.client
+        self._client = client
         try:
             counters = AeronCounters(client)
             self._agent = DriverAgent(
@@ -86,8 +95,13 @@ class Driver(Closing):
                 close_timeout_s=agents.close_timeout_ms / 1_000,
             ).start()
         except BaseException:
-            self._close_client()
+            self._own.close()
             raise
+
+    @property
+    def aeron_dir(self) -> str:
+        """The media driver's directory."""
+        return str(getattr(self._client, "aeron_dir", ""))
 
     @property
     def directory(self) -> str:
@@ -120,8 +134,4 @@ class Driver(Closing):
     def close(self) -> None:
         """Tells its clients that it ends, and ends; may be called again."""
         self._runner.close()
-        self._close_client()
-
-    def _close_client(self) -> None:
-        if self._own_client is not None:
-            self._own_client.close()
+        self._own.close()

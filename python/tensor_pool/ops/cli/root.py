@@ -23,6 +23,8 @@ __all__ = ["COMMANDS", "run", "tpool"]
 
 COMMANDS: Final = {
     "demo": ("tensor_pool.ops.cli.demo:demo", "Pass tensors between two processes, now."),
+    "up": ("tensor_pool.ops.cli.up:up", "Start everything that a host needs, in one process."),
+    "driver": ("tensor_pool.ops.cli.driver:driver", "Run and look at the SHM driver."),
     "media": ("tensor_pool.ops.cli.media:media", "Run and look at Aeron media drivers."),
     "wire": ("tensor_pool.ops.cli.wire:wire", "Decode and encode messages."),
     "config": ("tensor_pool.ops.cli.config:config", "Show, check, explain and write configuration."),
