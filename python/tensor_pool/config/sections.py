@@ -202,8 +202,7 @@ class ShmSection(Section, frozen=True):
 
 
 class AgentsSection(Section, frozen=True):
-    """How agents run: what they do without work, and what happens when they fail or don't end.
-    """
+    """How agents run: what they do without work, and what happens when they fail or don't end."""
 
     section_name: ClassVar[str] = "agents"
 

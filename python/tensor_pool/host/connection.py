@@ -12,10 +12,10 @@ from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
-from tensor_pool.pool.client_agent import ClientAgent
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool, no_driver_error
-from tensor_pool.pool.session import SessionContext
+from tensor_pool.pool.sessions.agent import ClientAgent
+from tensor_pool.pool.sessions.session import SessionContext
 from tensor_pool.runtime import SystemClock
 from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from tensor_pool.pool.session import Keepalive
+    from tensor_pool.pool.sessions.session import Keepalive
 
 __all__ = ["connect"]
 
@@ -46,8 +46,8 @@ def connect(
     """Connects to the streams of this host.
 
     Args:
-        aeron_dir: The directory of the media driver to use; the configured or Aeron's own default one when left
-            out. With `embedded` and nothing configured, a temporary one.
+        aeron_dir: The directory of the media driver to use; the configured or Aeron's own default one when
+            left out. With `embedded` and nothing configured, a temporary one.
         embedded: Start a media driver and an SHM driver inside this process. Others join with
             ``connect(aeron_dir=pool.aeron_dir)``.
         config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.

@@ -21,8 +21,8 @@ __all__ = ["start_drivers"]
 def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     """Starts a media driver and an SHM driver here; gives the configuration with which to join them.
 
-    What nobody configured is made private: a directory of its own for Aeron, and an instance of its own for the
-    files, so that any number of programs may do this beside each other.
+    What nobody configured is made private: a directory of its own for Aeron, and an instance of its own for
+    the files, so that any number of programs may do this beside each other.
     """
     private: dict[str, object] = {"aeron.media_driver": "embedded"}
     if not config.aeron.dir:

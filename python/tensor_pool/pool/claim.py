@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tensor_pool.errors import ClaimError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor_pool import _native
-    from tensor_pool.pool.progress_reporter import ProgressReporter
+    from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 
 __all__ = ["ClaimedSlot"]
 
@@ -21,8 +21,8 @@ __all__ = ["ClaimedSlot"]
 class ClaimedSlot:
     """The next frame of a stream, while it is being filled. Made by `Producer.claim`.
 
-    As a context manager it publishes the frame at the end of the block; when the block raises, the frame is given
-    up and its sequence number skipped.
+    As a context manager it publishes the frame at the end of the block; when the block raises, the frame is
+    given up and its sequence number skipped.
     """
 
     __slots__ = ("_after_commit", "_flush", "_native", "_on_abort", "_progress")
@@ -87,7 +87,7 @@ class ClaimedSlot:
     def commit(self) -> int:
         """Publishes the frame and returns its sequence number."""
         if self._flush is not None:
-            # Before the commit, so that nobody sees a frame that is still in the device's caches [WIRE-8.3-12].
+            # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
             self._flush(self._native.array)
         seq = self._native.commit(ring=False)
         self._after_commit(seq)
@@ -102,7 +102,7 @@ class ClaimedSlot:
             self._progress.abort()
         self._on_abort()
 
-    def __enter__(self) -> ClaimedSlot:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -34,7 +34,8 @@ class ClientSection(Section, frozen=True):
         ),
     ] = "auto"
     keepalive_interval_ms: Annotated[
-        Milliseconds, doc("How often a lease is kept alive; well below the driver's expiry of three times this.")
+        Milliseconds,
+        doc("How often a lease is kept alive; the driver ends it after three times this."),
     ] = 1_000
     announce_freshness_ms: Annotated[
         Milliseconds,
@@ -44,7 +45,8 @@ class ClientSection(Section, frozen=True):
         ),
     ] = 3_000
     hello_interval_ms: Annotated[
-        Milliseconds, doc("How often consumers introduce themselves and everybody reports quality of service.")
+        Milliseconds,
+        doc("How often consumers introduce themselves, and everybody reports how it goes."),
     ] = 1_000
     metadata_interval_ms: Annotated[
         Milliseconds, doc("How often producers repeat name and metadata for those who join late.")
@@ -64,8 +66,8 @@ class ClientSection(Section, frozen=True):
     wake_profile: Annotated[
         WakeProfile,
         doc(
-            "How consumers wait: 'latency' looks without pause for a while before it sleeps, 'balanced' sleeps "
-            "until rung, 'eco' sleeps and also looks at messages less often."
+            "How consumers wait: 'latency' looks without pause for a while before it sleeps, 'balanced' "
+            "sleeps until rung, 'eco' sleeps and also looks at messages less often."
         ),
     ] = "balanced"
 

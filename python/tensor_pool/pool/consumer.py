@@ -14,8 +14,8 @@ from tensor_pool.pool.frame import Frame
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from tensor_pool.pool.consumer_session import ConsumerSession
-    from tensor_pool.pool.metadata import MetadataView
+    from tensor_pool.pool.metadata_view import MetadataView
+    from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.stats import ConsumerStats
 
 __all__ = ["Consumer", "wait"]
@@ -30,8 +30,8 @@ _LAG_CHECK_FRAMES: Final = 64
 class Consumer(Closing):
     """Reads the frames of one stream where they lie. Made by `Pool.consumer`.
 
-    It never holds the producer up: what it doesn't read in time is lost, and counted in `stats`. A driver or a
-    producer that starts again is followed by itself.
+    It never holds the producer up: what it doesn't read in time is lost, and counted in `stats`. A driver or
+    a producer that starts again is followed by itself.
 
     Example:
         >>> import numpy as np, tensor_pool as tp

@@ -60,8 +60,8 @@ class FrameLedger:
 class Frame:
     """One tensor of a stream, where it lies in shared memory: a read-only view that costs nothing.
 
-    The producer never waits. It may overwrite the frame while a program works on it, so what was computed counts
-    only if the frame was whole *afterwards*: a ``with`` block asks at its end, `copy` asks by itself, and
+    The producer never waits. It may overwrite the frame while a program works on it, so what was computed
+    counts only if the frame was whole *afterwards*: a ``with`` block asks at its end, `copy` asks by itself, and
     `still_valid` may be asked at any time.
 
     Example:
@@ -198,7 +198,7 @@ class Frame:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._native.__dlpack_device__()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - NumPy's
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         import numpy as np  # noqa: PLC0415 - loaded long before, by the frame itself
 
         return np.array(self._native.array, dtype=dtype, copy=copy)

@@ -10,12 +10,12 @@ import msgspec
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
 from tensor_pool.errors import ClosedError, ConfigError, NoDriverError
-from tensor_pool.pool.attachment import StreamWish
 from tensor_pool.pool.consumer import Consumer
-from tensor_pool.pool.consumer_session import ConsumerOptions, ConsumerSession
-from tensor_pool.pool.once import Once
 from tensor_pool.pool.producer import Producer
-from tensor_pool.pool.producer_session import ProducerOptions, ProducerSession
+from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
+from tensor_pool.pool.sessions.lease import StreamWish
+from tensor_pool.pool.sessions.once import Once
+from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import StreamInfo, stream_info
 from tensor_pool.wire.messages import (
     DriverStatus,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from tensor_pool.pool.session import SessionContext, StreamSession
+    from tensor_pool.pool.sessions.session import SessionContext, StreamSession
     from tensor_pool.wire import Message
 
 __all__ = ["Pool"]
@@ -115,8 +115,8 @@ class Pool(Closing):
             hugepages: Insist on huge pages.
             lock_memory: Keep the memory from being swapped out.
             stamp_descriptors: Say in each descriptor when it was sent.
-            flush: Called with a claimed slot's array before it is committed, for devices whose writes the CPU does
-                not see by itself.
+            flush: Called with a claimed slot's array before it is committed, for devices whose writes the CPU
+                does not see by itself.
 
         Raises:
             AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text says which.
@@ -198,7 +198,9 @@ class Pool(Closing):
             relaxed_stride=relaxed_stride,
             max_outstanding_seq_gap=gap,
         )
-        session = ConsumerSession(self._context, StreamWish(role=Role.CONSUMER, **_name_or_id(stream)), options)
+        session = ConsumerSession(
+            self._context, StreamWish(role=Role.CONSUMER, **_name_or_id(stream)), options
+        )
         self._start(session)
         consumer = Consumer(session, spin_s=_LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0)
         self._streams.append(consumer)
@@ -263,11 +265,12 @@ class Pool(Closing):
         self._context.submit(lambda: session.agent.add(session))
         try:
             answered = session.ready.wait(self._timeout_s())
-            if answered is None:
-                raise no_driver_error(self._aeron_dir)
         except BaseException:
             self._context.submit(session.close)
             raise
+        if answered is None:
+            self._context.submit(session.close)
+            raise no_driver_error(self._aeron_dir)
 
     def _timeout_s(self) -> float:
         return self._context.section.attach_timeout_ms / 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, from_numpy
 from tensor_pool.errors import ClosedError, FrameTooLargeError
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import Buffer
 
+    from tensor_pool import _native
     from tensor_pool.pool.metadata import MetadataSource
-    from tensor_pool.pool.producer_session import ProducerSession
+    from tensor_pool.pool.sessions.producer import ProducerSession
     from tensor_pool.pool.stats import ProducerStats
 
 __all__ = ["Producer"]
@@ -121,8 +121,8 @@ class Producer(Closing):
             order: Memory order of its array.
             timestamp_ns: When it was taken; now when left out.
             trace_id: Travels with the frame's descriptor.
-            progress: Let consumers follow while it is filled, see `ClaimedSlot.progress`; in rows, in columns, or
-                in bytes (True).
+            progress: Let consumers follow while it is filled, see `ClaimedSlot.progress`: in rows, in columns,
+                or in bytes (True).
 
         Raises:
             FrameTooLargeError: Larger than every pool of the stream.
@@ -186,9 +186,7 @@ class Producer(Closing):
 
         values = np.asarray(array)
         kind = from_numpy(values.dtype) if dtype is None else _wire_dtype(dtype)
-        slot = self.claim(
-            values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True
-        )
+        slot = self.claim(values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True)
         with slot:
             slot.array[...] = values
         return slot.seq

@@ -1,4 +1,5 @@
 """Temporary."""
+
 import msgspec
 
 

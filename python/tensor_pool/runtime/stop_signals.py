@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 
@@ -42,7 +42,7 @@ class StopSignals(Closing):
             timeout_s: How long; None for ever.
             end_of: A stream whose end counts as well, such as the standard input.
         """
-        readable = [self._signalled, *([] if end_of is None else [end_of])]
+        readable: list[Any] = [self._signalled, *([] if end_of is None else [end_of])]
         return bool(select.select(readable, [], [], timeout_s)[0])
 
     def close(self) -> None:

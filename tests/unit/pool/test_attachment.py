@@ -8,14 +8,8 @@ import msgspec
 import pytest
 
 from tensor_pool.errors import AttachRefusedError
-from tensor_pool.pool.attachment import (
-    Attachment,
-    AttachmentState,
-    Granted,
-    Lost,
-    Refused,
-    StreamWish,
-)
+from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
+from tensor_pool.pool.sessions.lease import Granted, Lost, Refused, StreamWish
 from tensor_pool.wire.messages import (
     ClockDomain,
     LeaseRevokeReason,
@@ -169,7 +163,9 @@ def test_a_driver_that_knows_no_names_gets_the_id():
     assert request.stream_id == 10_000
 
 
-@pytest.mark.parametrize(("dialect", "expected"), [("auto", "SSNNSS"), ("seed", "SSSSSS"), ("newer", "NNNNNN")])
+@pytest.mark.parametrize(
+    ("dialect", "expected"), [("auto", "SSNNSS"), ("seed", "SSSSSS"), ("newer", "NNNNNN")]
+)
 def test_both_dialects_take_turns(dialect, expected):
     a = attachment(dialect=dialect)
     a.on_resolved(resolved(only(a.step(0)[0])), 0)

@@ -39,5 +39,7 @@ def up(ctx: click.Context, /, *, config: Config) -> None:
         running = resources.enter_context(Driver(config))
         click.echo(f"aeron-dir={directory} directory={running.directory}")
         click.echo(f"media driver: {'started here' if started else 'was running'}; stop with Ctrl-C")
-        click.echo(f'programs join with tensor_pool.connect("{directory}"), or connect() if it is the default one')
+        click.echo(
+            f'programs join with tensor_pool.connect("{directory}"), or connect() if it is the default one'
+        )
         ctx.exit(serve_until_stopped(running))

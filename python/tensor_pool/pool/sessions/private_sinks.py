@@ -12,8 +12,8 @@ from tensor_pool.pool.pacing import RateGate
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensor_pool.pool.client_agent import ClientAgent
     from tensor_pool.pool.consumer_desk import Assignment
+    from tensor_pool.pool.sessions.agent import ClientAgent
     from tensor_pool.transport import Publication
 
 __all__ = ["PrivateSinks"]

@@ -10,11 +10,11 @@ import msgspec
 from tensor_pool import _native, wire
 from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
-from tensor_pool.pool.private_sinks import PrivateSinks
 from tensor_pool.pool.progress import ProgressPolicy, ProgressThrottle
-from tensor_pool.pool.progress_reporter import ProgressReporter
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
-from tensor_pool.pool.session import StreamSession
+from tensor_pool.pool.sessions.private_sinks import PrivateSinks
+from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
+from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.stats import ProducerStats
 from tensor_pool.pool.summary import format_summary
 from tensor_pool.runtime import Periodic
@@ -22,8 +22,8 @@ from tensor_pool.transport import AeronPublication
 from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer
 
 if TYPE_CHECKING:
-    from tensor_pool.pool.attachment import Lease, StreamWish
-    from tensor_pool.pool.session import SessionContext
+    from tensor_pool.pool.sessions.lease import Lease, StreamWish
+    from tensor_pool.pool.sessions.session import SessionContext
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
     from tensor_pool.wire.messages import FrameProgress
@@ -88,7 +88,7 @@ class ProducerSession(StreamSession):
 
     # --- the ring ---------------------------------------------------------------------------------------
 
-    def open_ring(self, lease: Lease, now_ns: int) -> None:
+    def open_ring(self, lease: Lease, now_ns: int) -> None:  # noqa: ARG002 - consumers need the time
         """Maps the ring for writing."""
         streams = self.agent.streams
         descriptors = self.agent.publication(streams.descriptor_channel, streams.descriptor_stream_id)

@@ -1,19 +1,17 @@
 """One lease on one stream: from the wish for it to its loss, and back again.
 
-A state machine without thread, clock or socket: it takes messages and the time, and says what to send and what
-happened. `session.StreamSession` moves the bytes.
+A state machine without thread, clock or socket: it takes messages and the time, and says what to send and
+what happened. `session.StreamSession` moves the bytes.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from tensor_pool.datatypes import Dtype, MajorOrder
-from tensor_pool.errors import AttachRefusedError, RegionError, TensorPoolError
+from tensor_pool.errors import RegionError
 from tensor_pool.pool.mapping import ring_address
+from tensor_pool.pool.sessions.lease import Granted, Lease, Lost, Refused, refusal_error
 from tensor_pool.wire.messages import (
     ClockDomain,
     NewerShmAttachRequest,
@@ -25,7 +23,6 @@ from tensor_pool.wire.messages import (
     ShmAttachRequest,
     ShmAttachResponse,
     ShmDetachRequest,
-    ShmLeaseKeepalive,
     ShmPoolAnnounce,
     StreamPool,
 )
@@ -33,10 +30,11 @@ from tensor_pool.wire.shm import LAYOUT_VERSION
 
 if TYPE_CHECKING:
     from tensor_pool.pool.config import AttachDialect
+    from tensor_pool.pool.sessions.lease import Event, Ids, StreamWish
     from tensor_pool.wire import Message
     from tensor_pool.wire.messages import ShmDriverShutdown, ShmLeaseRevoked, StreamResolved
 
-__all__ = ["Attachment", "AttachmentState", "Event", "Granted", "Ids", "Lease", "Lost", "Refused", "StreamWish"]
+__all__ = ["Attachment", "AttachmentState"]
 
 MAX_DIMS: Final = 8
 _ANSWER_NS: Final = 1_000_000_000
@@ -46,93 +44,6 @@ _LONGEST_PAUSE_NS: Final = 1_000_000_000
 _TRIES_WITH_SAME_IDS: Final = 2
 """The driver answers a repeated request with the lease that it gave already (decision L11)."""
 _GRACE_INTERVALS: Final = 3
-
-
-class Ids(Protocol):
-    """Where ids come from."""
-
-    def correlation_id(self) -> int:
-        """One that no other request of this process has."""
-        ...
-
-    def client_id(self) -> int:
-        """A random one, not 0; each lease has its own (decision D2)."""
-        ...
-
-
-class StreamWish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program asked for.
-
-    Example:
-        >>> StreamWish(role=Role.CONSUMER, name="camera-1").label, StreamWish(role=Role.PRODUCER, stream_id=7).label
-        ("'camera-1'", '7')
-    """
-
-    role: Role
-    name: str = ""
-    stream_id: int | None = None
-    dtype: Dtype = Dtype.UNKNOWN
-    major_order: MajorOrder = MajorOrder.UNKNOWN
-    shape: tuple[int, ...] = ()
-    max_frame_bytes: int | None = None
-    nslots: int | None = None
-    rate_hz: float | None = None
-    consumer_latency_s: float | None = None
-    pools: tuple[int, ...] = ()
-    """Slot sizes in bytes."""
-    require_hugepages: bool | None = None
-
-    @property
-    def label(self) -> str:
-        """What error messages call the stream."""
-        return repr(self.name) if self.name else str(self.stream_id)
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver granted."""
-
-    lease_id: int
-    client_id: int
-    stream_id: int
-    role: Role
-    epoch: int
-    granted_ns: int
-    announce: ShmPoolAnnounce
-    """Where its memory is, in the form in which everybody else learns it."""
-    address: Any
-    """The same, checked."""
-
-    def keepalive(self) -> ShmLeaseKeepalive:
-        """The message that keeps it alive; its time is filled in when it is sent."""
-        return ShmLeaseKeepalive(
-            lease_id=self.lease_id,
-            stream_id=self.stream_id,
-            client_id=self.client_id,
-            role=self.role,
-            client_timestamp_ns=0,
-        )
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """There is a lease now."""
-
-    lease: Lease
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """The lease is gone; nothing of its memory may be used any more [DRV-4.7-6]."""
-
-    lease: Lease
-    reason: str
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The driver said no, and asking again would not help."""
-
-    error: TensorPoolError
-
-
-Event = Granted | Lost | Refused
 
 
 class AttachmentState(enum.Enum):
@@ -212,7 +123,11 @@ class Attachment:
         return None
 
     def _ask_for_id(self, now_ns: int) -> list[Message]:
-        if self._tries >= _TRIES_WITH_SAME_IDS and self.wish.stream_id is not None and not self._answers_names:
+        if (
+            self._tries >= _TRIES_WITH_SAME_IDS
+            and self.wish.stream_id is not None
+            and not self._answers_names
+        ):
             # A driver of others does not know our messages; an id is all that it needs (decision D17).
             self._begin(AttachmentState.ATTACHING, now_ns)
             return [self._attach_request(now_ns)]
@@ -396,10 +311,11 @@ class Attachment:
     def on_revoked(self, notice: ShmLeaseRevoked, now_ns: int) -> list[Event]:
         """A lease was revoked; only ours matters, and only if it is not an old message (decision L11)."""
         lease = self.lease
-        if (
-            lease is None
-            or (notice.lease_id, notice.client_id, notice.stream_id, notice.role)
-            != (lease.lease_id, lease.client_id, lease.stream_id, lease.role)
+        if lease is None or (notice.lease_id, notice.client_id, notice.stream_id, notice.role) != (
+            lease.lease_id,
+            lease.client_id,
+            lease.stream_id,
+            lease.role,
         ):
             return []
         detail = f": {notice.error_message}" if notice.error_message else ""
@@ -452,19 +368,6 @@ class Attachment:
         self._pause_ns = _FIRST_PAUSE_NS
         self._retry_later(now_ns)
         return Lost(lease, reason)
-
-
-def refusal_error(wish: StreamWish, code: ResponseCode, text: str) -> AttachRefusedError:
-    """The driver's refusal as an error with a hint."""
-    hint = {
-        ResponseCode.REJECTED: "`tpool leases` shows who holds the stream; `tpool driver status` shows the limits",
-        ResponseCode.INVALID_PARAMS: "check the stream's name or id, dtype, shape and slots",
-        ResponseCode.UNSUPPORTED: "use the same major version of the library for the driver and its clients",
-        ResponseCode.INTERNAL_ERROR: "`tpool doctor` looks for what may be wrong with this machine",
-    }.get(code)
-    return AttachRefusedError(
-        f"the driver refused stream {wish.label} ({code.name}): {text or 'no reason given'}", hint=hint
-    )
 
 
 def _dialects(dialect: AttachDialect) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata_view import MetadataView
 from tensor_pool.pool.qos import qos_consumer
-from tensor_pool.pool.session import StreamSession
+from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import (
@@ -35,9 +35,9 @@ from tensor_pool.wire.shm import LAYOUT_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor_pool.pool.attachment import Lease, StreamWish
     from tensor_pool.pool.mapping import MappingAction
-    from tensor_pool.pool.session import SessionContext
+    from tensor_pool.pool.sessions.lease import Lease, StreamWish
+    from tensor_pool.pool.sessions.session import SessionContext
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
 
@@ -205,7 +205,9 @@ class ConsumerSession(StreamSession):
                 try:
                     self._map(address)
                 except TensorPoolError as e:
-                    _LOG.warning("can't use the announced memory of stream %s: %s", self.wish.label, e.message)
+                    _LOG.warning(
+                        "can't use the announced memory of stream %s: %s", self.wish.label, e.message
+                    )
             case Refresh():
                 self._check_files()
             case Unmap(reason):

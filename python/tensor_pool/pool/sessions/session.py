@@ -10,9 +10,10 @@ import msgspec
 
 from tensor_pool import wire
 from tensor_pool.errors import LeaseLostError, TensorPoolError
-from tensor_pool.pool.attachment import Attachment, AttachmentState, Granted, Lost, Refused
 from tensor_pool.pool.announced import untimely
-from tensor_pool.pool.once import Once
+from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
+from tensor_pool.pool.sessions.lease import Granted, Lost, Refused
+from tensor_pool.pool.sessions.once import Once
 from tensor_pool.wire import HEADER_BYTES
 from tensor_pool.wire.messages import (
     NewerShmAttachResponse,
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensor_pool.config import ShmSection
-    from tensor_pool.pool.attachment import Event, Lease, StreamWish
-    from tensor_pool.pool.client_agent import ClientAgent
     from tensor_pool.pool.config import ClientSection
+    from tensor_pool.pool.sessions.agent import ClientAgent
+    from tensor_pool.pool.sessions.lease import Event, Lease, StreamWish
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
 
@@ -44,8 +45,8 @@ class Keepalive(Protocol):
     """A lease that is being kept alive."""
 
     @property
-    def last_sent_ns(self) -> int:
-        """When the last message went out."""
+    def last_sent_ns(self) -> int | None:
+        """When the last message went out; None before the first."""
         ...
 
     def stop(self) -> None:
@@ -213,7 +214,9 @@ class StreamSession(abc.ABC):
 
     def lost_error(self) -> LeaseLostError:
         """Why there is no lease."""
-        refusal = f"; the driver now says {self.attachment.last_refusal}" if self.attachment.last_refusal else ""
+        refusal = (
+            f"; the driver now says {self.attachment.last_refusal}" if self.attachment.last_refusal else ""
+        )
         return LeaseLostError(
             f"no lease on stream {self.wish.label}: {self.loss_reason or 'the driver does not answer'}{refusal}",
             hint="is the driver running? `tpool driver status` tells",
@@ -229,7 +232,9 @@ class StreamSession(abc.ABC):
                     self.loss_reason = reason
                     self._stop_keepalive()
                     self.drop_ring(reason)
-                    _LOG.warning("lost the lease on stream %s: %s; asking for another", self.wish.label, reason)
+                    _LOG.warning(
+                        "lost the lease on stream %s: %s; asking for another", self.wish.label, reason
+                    )
                 case Refused(error):
                     self.ready.fail(error)
                     self.loss_reason = error.message
@@ -252,8 +257,8 @@ class StreamSession(abc.ABC):
         self.ready.give(True)
 
     def _cannot_open(self, error: TensorPoolError, now_ns: int) -> None:
-        """The lease is of no use. A file that is gone means that the next epoch is on its way (decision D7)."""
-        gone = getattr(error, "errno", None) == 2 or "No such file" in str(error)
+        """The lease is of no use; a file that is gone means that the next epoch is on its way (D7)."""
+        gone = isinstance(error, FileNotFoundError) or "No such file" in str(error)
         if not gone and not self.lease_losses:
             self.ready.fail(error)
             self.close()
@@ -269,5 +274,3 @@ class StreamSession(abc.ABC):
         if self._keepalive is not None:
             self._keepalive.stop()
             self._keepalive = None
-
-

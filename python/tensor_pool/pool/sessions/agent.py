@@ -1,8 +1,8 @@
 """The client's side of the control plane: one agent a process and connection, for all its streams.
 
-It owns the publications and subscriptions of the control, announce, metadata and QoS streams, hands what comes
-to the sessions that it concerns, and gives every session its turn. Producers and consumers never touch Aeron's
-control streams themselves, so that none of this depends on how often a program polls (decision L9).
+It owns the publications and subscriptions of the control, announce, metadata and QoS streams, hands what
+comes to the sessions that it concerns, and gives every session its turn. Producers and consumers never touch
+these streams themselves, so that none of this depends on how often a program polls (decision L9).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tensor_pool import wire
-from tensor_pool.pool.once import Once
+from tensor_pool.errors import ClosedError
+from tensor_pool.pool.sessions.once import Once
 from tensor_pool.runtime import Periodic
 from tensor_pool.transport import OfferResult, retry_for
 from tensor_pool.wire.messages import (
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tensor_pool.transport import Client, Header, Publication, Subscription
     from tensor_pool.wire import Message
 
-__all__ = ["ClientAgent", "Origin", "Session"]
+__all__ = ["ClientAgent", "Session"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -59,23 +60,14 @@ _MESSAGES_A_TURN: Final = 256
 _MOST_PENDING: Final = 4096
 _SEND_RETRY_MS: Final = 20
 
-_OF_A_STREAM: Final = (
+_OF_A_STREAM: Final[tuple[type[Message], ...]] = (
     ShmPoolAnnounce, ConsumerHello, ConsumerConfig, QosConsumer, QosProducer, FrameProgress,
     DataSourceAnnounce, DataSourceMeta, MetaBlobAnnounce, MetaBlobChunk, MetaBlobComplete, ShmLeaseRevoked,
 )  # fmt: skip
-_ANSWERS: Final = (
+_ANSWERS: Final[tuple[type[Message], ...]] = (
     ShmAttachResponse, NewerShmAttachResponse, ShmDetachResponse, StreamResolved, StreamsListed, LeasesListed,
     LeaseRevokeResult, DriverStatus, ControlResponse,
 )  # fmt: skip
-
-
-class Origin(Protocol):
-    """Where a message came from."""
-
-    @property
-    def session_id(self) -> int:
-        """Tells the sender's publication from others."""
-        ...
 
 
 class Session(Protocol):
@@ -109,7 +101,7 @@ class ClientAgent:
         self.clock = clock
         self.streams = streams
         self._client = client
-        self._submitted: collections.deque[Callable[[], None]] = collections.deque()
+        self._submitted: collections.deque[Callable[[], object]] = collections.deque()
         self._sessions: dict[Session, None] = {}
         self._by_stream: dict[int, list[Session]] = {}
         self._awaiting: collections.OrderedDict[int, Session | Once[Message]] = collections.OrderedDict()
@@ -125,10 +117,10 @@ class ClientAgent:
 
     def _make_router(self) -> wire.Router:
         router = wire.Router()
-        for kind in _OF_A_STREAM:
-            router.on(kind, self._on_stream_message)
-        for kind in _ANSWERS:
-            router.on(kind, self._on_answer)
+        for about_a_stream in _OF_A_STREAM:
+            router.on(about_a_stream, self._on_stream_message)
+        for answer in _ANSWERS:
+            router.on(answer, self._on_answer)
         router.on(ShmDriverShutdown, self._on_shutdown)
         return router
 
@@ -168,9 +160,7 @@ class ClientAgent:
         for session in list(self._sessions):
             session.on_client_lost(self._closed_error())
 
-    def _closed_error(self) -> BaseException:
-        from tensor_pool.errors import ClosedError  # noqa: PLC0415 - only at the very end
-
+    def _closed_error(self) -> ClosedError:
         return ClosedError("the pool was closed", hint="connect again with tensor_pool.connect()")
 
     def _run_submitted(self) -> int:
@@ -182,7 +172,7 @@ class ClientAgent:
 
     # --- for sessions and programs --------------------------------------------------------------------
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], object]) -> None:
         """Lets `work` run on the agent's thread, soon. May be called from any thread."""
         self._submitted.append(work)
 
