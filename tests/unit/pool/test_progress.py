@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensor_pool.errors import FrameError
-from tensor_pool.pool.progress import ProgressHints, ProgressPolicy, ProgressThrottle
-from tensor_pool.pool.progress_tracker import ProgressTracker
+from tensor_pool.pool.progress import ProgressHints, ProgressPolicy, ProgressThrottle, ProgressTracker
 from tensor_pool.wire.messages import ConsumerHello, FrameProgress, FrameProgressState, Mode
 
 STREAM, EPOCH = 10_000, 5

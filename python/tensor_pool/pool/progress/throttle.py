@@ -1,7 +1,7 @@
 """How often a producer tells of a frame that is still being written.
 
 It aggregates what its consumers ask for (`ProgressPolicy`) and holds itself to it (`ProgressThrottle`). What
-consumers believe of it is in `progress_tracker`.
+consumers believe of it is in `tracker`.
 """
 
 from __future__ import annotations
