@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensor_pool.errors import MalformedMessageError
-from tensor_pool.pool.attributes import read_attribute, to_attribute
+from tensor_pool.pool.metadata import read_attribute, to_attribute
 from tensor_pool.wire.messages import MetaAttribute
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from tensor_pool import wire
 from tensor_pool.errors import MalformedMessageError
-from tensor_pool.pool.metadata import CLOCK_DOMAIN, CLOCK_OFFSET, MetadataLimits, MetadataSource
-from tensor_pool.pool.metadata_view import MetadataVersion, MetadataView
+from tensor_pool.pool.metadata import (
+    CLOCK_DOMAIN,
+    CLOCK_OFFSET,
+    MetadataLimits,
+    MetadataSource,
+    MetadataVersion,
+    MetadataView,
+)
 from tensor_pool.wire.messages import (
     ClockDomain,
     DataSourceAnnounce,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool.errors import RegionError
-from tensor_pool.pool.announced import ring_address, untimely
-from tensor_pool.pool.mapping_actions import (
+from tensor_pool.pool.mapping.actions import (
     Ignore,
     IgnoreReason,
     Map,
@@ -20,23 +19,13 @@ from tensor_pool.pool.mapping_actions import (
     Remap,
     Unmap,
 )
+from tensor_pool.pool.mapping.announced import ring_address, untimely
 
 if TYPE_CHECKING:
     from tensor_pool import _native
     from tensor_pool.wire.messages import ShmPoolAnnounce
 
-__all__ = [
-    "Ignore",
-    "IgnoreReason",
-    "Map",
-    "MappingAction",
-    "MappingPhase",
-    "MappingState",
-    "Refresh",
-    "Remap",
-    "Unmap",
-    "ring_address",
-]
+__all__ = ["MappingState"]
 
 _NO_EPOCH: Final = 2**64 - 1
 _RETRY_NS: Final = 1_000_000_000

@@ -1,9 +1,4 @@
-"""The metadata of a stream as a dictionary, on both sides.
-
-A producer writes into `MetadataSource`, whose messages carry every version to the consumers; a consumer reads
-from `MetadataView`. Frames name the version that they belong to, so a version is never changed: what is
-written next goes into the next one.
-"""
+"""What a producer says about its stream, and when it says it."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import MalformedMessageError
-from tensor_pool.pool.attributes import MetadataValue, read_attribute, to_attribute
+from tensor_pool.pool.metadata.attributes import MetadataValue, read_attribute, to_attribute
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import ClockDomain, DataSourceAnnounce, DataSourceMeta, MetaAttribute
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.pool.attributes import MetadataValue, read_attribute
+from tensor_pool.pool.metadata.attributes import MetadataValue, read_attribute
 from tensor_pool.pool.summary import Summary, parse_summary
 from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, MetaAttribute
 

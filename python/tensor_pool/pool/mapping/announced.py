@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tensor_pool import _native
 from tensor_pool.errors import RegionError
-from tensor_pool.pool.mapping_actions import IgnoreReason
+from tensor_pool.pool.mapping.actions import IgnoreReason
 from tensor_pool.wire.messages import ClockDomain
 from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
