@@ -64,9 +64,10 @@ def _read_log(directory: str) -> bytes:
         descriptor = os.open(Path(directory) / _FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as e:
         raise _none(directory, e.strerror or str(e)) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _none(directory, f"{_FILE} is not a file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise _none(directory, f"{_FILE} is not a file")
         metadata = file.read(_METADATA_BYTES)
         if len(metadata) < _METADATA_BYTES:
             raise _none(directory, f"{_FILE} is too short")

@@ -39,7 +39,7 @@ _COLUMNS: Final = (
     "leases",
     "reason",
 )
-_STALE_AFTER_S: Final = 60.0
+_STALE_AFTER_S: Final = 60
 
 
 @click.group()
@@ -56,7 +56,7 @@ _offline = click.option(
 _stale_after = click.option(
     "--older-than",
     "stale_after_s",
-    type=click.FloatRange(min=5),
+    type=click.IntRange(5, 1_000_000_000),
     default=_STALE_AFTER_S,
     show_default=True,
     metavar="SECONDS",
@@ -69,7 +69,7 @@ _stale_after = click.option(
 @_stale_after
 @format_option()
 @config_options
-def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_after_s: float) -> None:
+def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_after_s: int) -> None:
     """List epochs: by user, namespace, stream and epoch.
 
     A state is `current` (the driver serves it), `leased`, `live` (active lately), `stale`, `damaged`, or
@@ -171,7 +171,7 @@ def gc(
     dry_run: bool,
     yes: bool,
     offline: bool,
-    stale_after_s: float,
+    stale_after_s: int,
 ) -> None:
     """Remove epochs that nobody uses any more.
 
@@ -226,7 +226,7 @@ def _print_collected(items: Sequence[tuple[Surveyed, str]], output_format: Outpu
         click.echo("nothing to remove")
 
 
-def _survey(config: Config, *, offline: bool, stale_after_s: float) -> list[Surveyed]:
+def _survey(config: Config, *, offline: bool, stale_after_s: int) -> list[Surveyed]:
     from tensor_pool.ops.shm import collect, survey  # noqa: PLC0415 - see above
 
     served: Served = collect.Served() if offline else survey.ask_driver(config)
