@@ -14,7 +14,7 @@ from tensor_pool.pool.frame import Frame
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from tensor_pool.pool.metadata_view import MetadataView
+    from tensor_pool.pool.metadata import MetadataView
     from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.stats import ConsumerStats
 

@@ -1,23 +1,28 @@
-"""``tpool driver``: the SHM driver of this host, in the foreground, and what it says of itself."""
+"""``tpool driver``: the SHM driver of this host."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
+from tensor_pool.driver import Driver
+from tensor_pool.ops.cli.asking import admin_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.serving import serve_until_stopped
+from tensor_pool.ops.model import as_row, read_driver
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["driver"]
 
 
 @click.group()
 def driver() -> None:
-    """The SHM driver: owner of shared-memory files, epochs and leases."""
+    """The SHM driver: the part that owns regions, epochs and leases."""
 
 
 @driver.command()
@@ -28,26 +33,22 @@ def run(ctx: click.Context, /, *, config: Config) -> None:
 
     Needs a media driver (`tpool media run`); `tpool up` starts both. Prints one line once clients can attach.
     """
-    from tensor_pool.driver import Driver  # noqa: PLC0415 - `tpool driver --help` needs none of it
-
     with Driver(config) as running:
         click.echo(f"aeron-dir={running.aeron_dir} directory={running.directory}")
         ctx.exit(serve_until_stopped(running))
 
 
 @driver.command()
-@config_options
+@timeout_option
 @format_option("table", "json")
-def status(*, config: Config, output_format: Literal["table", "json"]) -> None:
-    """Say what the driver is, does and allows. Exit codes: 0 when it answers, 3 when not."""
-    import msgspec  # noqa: PLC0415 - see run
+@config_options
+def status(config: Config, output_format: OutputFormat, *, timeout_s: float) -> None:
+    """Ask the SHM driver how it is. Exit codes: 0 when it answers, 3 when not.
 
-    from tensor_pool.host.connection import connect  # noqa: PLC0415
-    from tensor_pool.ops.cli.output import print_record  # noqa: PLC0415
-
-    with connect(config=config) as pool:
-        facts = msgspec.to_builtins(msgspec.structs.asdict(pool.driver_status()))
-    print_record({key: value for key, value in facts.items() if key not in _PLUMBING}, output_format)
-
-
-_PLUMBING = ("correlation_id", "client_id", "code", "error_message")
+    \b
+    Examples:
+      tpool driver status
+      tpool driver status --format json | jq .state
+    """  # noqa: D301 - click's mark for text that stays as it is
+    with admin_client(config, timeout_s=timeout_s) as admin:
+        print_record(as_row(read_driver(admin)), output_format)

@@ -13,7 +13,7 @@ from tensor_pool import _native
 from tensor_pool.errors import RegionError, TensorPoolError
 from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
-from tensor_pool.pool.metadata_view import MetadataView
+from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.qos import qos_consumer
 from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.stats import ConsumerStats

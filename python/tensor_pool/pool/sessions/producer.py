@@ -10,7 +10,7 @@ import msgspec
 from tensor_pool import _native, wire
 from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
-from tensor_pool.pool.progress import ProgressPolicy, ProgressThrottle
+from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
 from tensor_pool.pool.sessions.private_sinks import PrivateSinks
 from tensor_pool.pool.sessions.progress_reporter import ProgressReporter

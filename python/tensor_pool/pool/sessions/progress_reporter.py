@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensor_pool import _native
-    from tensor_pool.pool.progress import ProgressThrottle
+    from tensor_pool.pool.progress.throttle import ProgressThrottle
     from tensor_pool.wire.messages import FrameProgress
 
 __all__ = ["ProgressReporter"]

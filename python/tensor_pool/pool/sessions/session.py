@@ -10,7 +10,7 @@ import msgspec
 
 from tensor_pool import wire
 from tensor_pool.errors import LeaseLostError, TensorPoolError
-from tensor_pool.pool.announced import untimely
+from tensor_pool.pool.mapping import untimely
 from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lost, Refused
 from tensor_pool.pool.sessions.once import Once
