@@ -29,8 +29,8 @@ class ClientSection(Section, frozen=True):
     attach_dialect: Annotated[
         AttachDialect,
         doc(
-            "Form of attach requests: 'seed' is that of the specification, 'newer' that of drivers which only "
-            "answer the longer form, 'auto' tries the first and then the second, and remembers."
+            "Form of attach requests: 'seed' is that of the specification, 'newer' that of drivers which "
+            "only answer the longer form, 'auto' tries the first and then the second, and remembers."
         ),
     ] = "auto"
     keepalive_interval_ms: Annotated[
@@ -40,8 +40,8 @@ class ClientSection(Section, frozen=True):
     announce_freshness_ms: Annotated[
         Milliseconds,
         doc(
-            "Announces older than this are ignored, and a driver that announced nothing for so long counts as "
-            "dead; three announce periods."
+            "Announces older than this are ignored, and a driver that announced nothing for so long counts "
+            "as dead; three announce periods."
         ),
     ] = 3_000
     hello_interval_ms: Annotated[

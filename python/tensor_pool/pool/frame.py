@@ -61,14 +61,15 @@ class Frame:
     """One tensor of a stream, where it lies in shared memory: a read-only view that costs nothing.
 
     The producer never waits. It may overwrite the frame while a program works on it, so what was computed
-    counts only if the frame was whole *afterwards*: a ``with`` block asks at its end, `copy` asks by itself, and
-    `still_valid` may be asked at any time.
+    counts only if the frame was whole *afterwards*: a ``with`` block asks at its end, `copy` asks by itself,
+    and `still_valid` may be asked at any time.
 
     Example:
         >>> import numpy as np, tensor_pool as tp
-        >>> with tp.connect(embedded=True) as pool, pool.producer("docs", dtype="uint8", shape=(2, 3)) as out:
+        >>> with tp.connect(embedded=True) as pool:
+        ...     out = pool.producer("camera-1", dtype="uint8", shape=(2, 3))
         ...     _ = out.publish(np.arange(6, dtype="uint8").reshape(2, 3))
-        ...     frame = pool.consumer("docs").poll(timeout=5.0)
+        ...     frame = pool.consumer("camera-1").poll(timeout=5.0)
         ...     with frame as image:
         ...         total = int(image.sum())
         ...     total, frame.info.seq

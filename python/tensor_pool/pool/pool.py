@@ -119,7 +119,7 @@ class Pool(Closing):
                 does not see by itself.
 
         Raises:
-            AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text says which.
+            AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text tells.
             NoDriverError: No driver answers.
         """
         wish = StreamWish(

@@ -41,7 +41,8 @@ def stream_info(entry: StreamEntry) -> StreamInfo:
         >>> stream_info(StreamEntry(
         ...     epoch=5, current_seq=None, activity_timestamp_ns=None, max_frame_bytes=64, region_bytes=4096,
         ...     stream_id=7, producer_id=1, consumer_count=2, nslots=8, rate_milli_hz=2500,
-        ...     dims=(4, 0, 0, 0, 0, 0, 0, 0), dtype=Dtype.UINT8, major_order=MajorOrder.ROW, ndims=1, name="a")).rate_hz
+        ...     dims=(4, 0, 0, 0, 0, 0, 0, 0), dtype=Dtype.UINT8, major_order=MajorOrder.ROW, ndims=1,
+        ...     name="a")).rate_hz
         2.5
     """
     known = entry.dtype is not Dtype.UNKNOWN

@@ -54,7 +54,7 @@ class ProgressReporter:
 
     def complete(self) -> None:
         """The frame is committed."""
-        self._tell(self._throttle.complete(time.monotonic_ns()))
+        self._tell(self._throttle.complete())
 
     def abort(self) -> None:
         """The frame was given up."""

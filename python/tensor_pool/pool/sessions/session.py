@@ -84,7 +84,7 @@ class SessionContext(msgspec.Struct, frozen=True):
         self.wake()
 
     def run(self, work: Callable[[], object]) -> None:
-        """Lets `work` run on the agent's thread and waits until it has; does nothing when the agent has ended."""
+        """Lets `work` run on the agent's thread and waits until it has, unless the agent has ended."""
         done: Once[bool] = Once()
 
         def work_and_tell() -> None:
@@ -125,7 +125,7 @@ class StreamSession(abc.ABC):
             freshness_ns=context.section.announce_freshness_ns,
         )
         self.ready: Once[bool] = Once()
-        """Given when the driver has answered for the first time: a lease, or that the stream isn't there yet."""
+        """Given when the driver has answered: with a lease, or that the stream isn't there yet."""
         self.lease_losses = 0
         self.loss_reason = ""
         self._keepalive: Keepalive | None = None
@@ -188,7 +188,7 @@ class StreamSession(abc.ABC):
                 self.on_stream_message(message, header, now_ns)
 
     def is_fresh(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> bool:
-        """Whether an announce says anything about the present, and not about an earlier run (decision L11)."""
+        """Whether an announce is about the present, and not about an earlier run (decision L11)."""
         reason = untimely(
             announce,
             received_ns=now_ns,
@@ -218,7 +218,7 @@ class StreamSession(abc.ABC):
             f"; the driver now says {self.attachment.last_refusal}" if self.attachment.last_refusal else ""
         )
         return LeaseLostError(
-            f"no lease on stream {self.wish.label}: {self.loss_reason or 'the driver does not answer'}{refusal}",
+            f"no lease on stream {self.wish.label}: {self.loss_reason or 'no driver answers'}{refusal}",
             hint="is the driver running? `tpool driver status` tells",
         )
 
