@@ -189,7 +189,7 @@ class TestEpochs:
         assert isinstance(hear(mapping, announce(5)), Map)
         assert mapping.highest_epoch == 5
 
-    @pytest.mark.req("WIRE-15.2-5", "WIRE-15.21-7")
+    @pytest.mark.req("WIRE-15.21-7")
     def test_a_higher_epoch_remaps_from_the_same_announce(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)
 
