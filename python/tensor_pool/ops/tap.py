@@ -5,6 +5,7 @@ Its subscriptions are untethered, like all of ours: a tap that is slow is left b
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,10 +162,7 @@ class Tap(Closing):
         """What came since the last call and is wanted; looks once at each stream and never waits."""
         self._wanted = []
         for subscription, source in self._subscriptions:
-            subscription.poll(
-                lambda data, header, source=source: self._take(data, header, source),  # type: ignore[misc]
-                _FRAGMENTS,
-            )
+            subscription.poll(functools.partial(self._take, source), _FRAGMENTS)
             events = subscription.take_image_events()
             self.counts.lost_images += sum(not event.available for event in events)
         return self._wanted
@@ -174,7 +172,7 @@ class Tap(Closing):
         for subscription, _ in self._subscriptions:
             subscription.close()
 
-    def _take(self, data: bytes, header: Header, source: str) -> None:
+    def _take(self, source: str, data: bytes, header: Header) -> None:
         self.counts.messages += 1
         form, error = self._decode(data)
         tapped = Tapped(

@@ -152,7 +152,7 @@ class TestAssembly:
             complete = msgspec.structs.replace(complete, checksum=0)
         elif said_in == "complete":
             announce = msgspec.structs.replace(announce, checksum=0)
-        damaged = msgspec.structs.replace(chunk, bytes=b"flat fiel!")
+        damaged = msgspec.structs.replace(chunk, bytes=b"flat FIELD")
 
         assert assemble([announce, damaged, complete], assembly) == []
         assert assembly.discarded == {BlobDiscard.CHECKSUM: 1}

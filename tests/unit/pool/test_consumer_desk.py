@@ -246,7 +246,7 @@ class TestSharedMemory:
 
 
 class TestSilence:
-    @pytest.mark.req("WIRE-5-12", "WIRE-5-10")
+    @pytest.mark.req("WIRE-5-12")
     def test_a_silent_consumer_is_gone_after_three_to_five_intervals(self, desk: ConsumerDesk) -> None:
         answer(desk, private())
 
@@ -268,7 +268,6 @@ class TestSilence:
                 answer(desk, private(), n * INTERVAL)
             assert desk.expire(n * INTERVAL) == []
 
-    @pytest.mark.req("WIRE-5-9")
     def test_a_consumer_says_goodbye(self, desk: ConsumerDesk) -> None:
         answer(desk, private())
 

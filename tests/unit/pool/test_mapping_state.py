@@ -189,7 +189,7 @@ class TestEpochs:
         assert isinstance(hear(mapping, announce(5)), Map)
         assert mapping.highest_epoch == 5
 
-    @pytest.mark.req("WIRE-15.2-5", "WIRE-15.21-7")
+    @pytest.mark.req("WIRE-15.21-7")
     def test_a_higher_epoch_remaps_from_the_same_announce(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)
 
@@ -357,6 +357,34 @@ class TestDescriptors:
         assert mapping.on_sequence_regression() == Unmap("sequence numbers went back")
         assert mapping.state is MappingPhase.UNMAPPED
         assert not mapping.on_descriptor_epoch(5)
+        assert isinstance(hear(mapping, announce(5)), Map)
+
+
+class TestRevokedProducer:
+    @pytest.mark.req("DRV-4.9-9")
+    def test_only_the_next_epoch_is_mapped(self, mapping: MappingState) -> None:
+        map_epoch(mapping, 5)
+
+        assert mapping.on_producer_revoked(START + 10) == Unmap("the producer lost its lease")
+        assert hear(mapping, announce(5, START + 20), START + 20) == Ignore(IgnoreReason.SPENT_EPOCH)
+        assert mapping.state is MappingPhase.UNMAPPED
+        map_epoch(mapping, 6, START + 30)
+        assert mapping.epoch == 6
+
+    @pytest.mark.parametrize("domain", list(ClockDomain))
+    def test_a_notice_that_comes_after_the_next_epoch_changes_nothing(
+        self, mapping: MappingState, domain: ClockDomain
+    ) -> None:
+        stamp = START if domain is ClockDomain.MONOTONIC else REALTIME
+        hear(mapping, announce(6, stamp, domain=domain), START)
+        mapping.on_mapped(6, pid=1)
+
+        assert mapping.on_producer_revoked(START - 1) is None
+        assert mapping.epoch == 6
+        assert isinstance(mapping.on_producer_revoked(START), Unmap)
+
+    def test_nothing_is_lost_that_is_not_mapped(self, mapping: MappingState) -> None:
+        assert mapping.on_producer_revoked(START) is None
         assert isinstance(hear(mapping, announce(5)), Map)
 
 

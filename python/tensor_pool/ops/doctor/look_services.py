@@ -114,11 +114,12 @@ def find_tethered(readings: Iterable[CounterReading], stream_ids: set[int]) -> l
         ['subscription of client 7 to stream 1000']
     """
     found: dict[str, None] = {}
+    ids = {str(stream_id) for stream_id in stream_ids}
     for reading in readings:
         fields = reading.label.split()
         channel = next((field for field in fields if field.startswith("aeron:")), "")
         place = fields.index(channel) - 1 if channel else 0
-        if place < 1 or fields[place] not in {str(stream_id) for stream_id in stream_ids}:
+        if place < 1 or fields[place] not in ids:
             continue
         try:
             parsed = Channel.parse(channel)

@@ -81,6 +81,7 @@ def judge(
         pid_alive: Whether there is a process with the number in its superblock.
 
     Example:
+        >>> from tensor_pool.ops.shm.regions import EpochFolder
         >>> folder = EpochFolder(path="/x/1/2", user="u", namespace="n", stream_id=1, epoch=2, flaw="empty")
         >>> moment = Moment(monotonic_ns=10**12, realtime_ns=10**12, stale_after_ns=60 * 10**9)
         >>> judge(folder, moment, served=Served(), is_newest=False).state

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.wire.shm import SUPERBLOCK_BYTES, ShmRegionSuperblock, decode_superblock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "HEADER_FILE",
@@ -124,16 +124,15 @@ def _is_number(name: str) -> bool:
     return _NUMBER.fullmatch(name) is not None
 
 
-def _directories(place: Path, wanted: object = None) -> list[Path]:
+def _directories(place: Path, wanted: Callable[[str], bool] = bool) -> list[Path]:
     """The directories in a place that are no links, numbers in their order; empty where we may not look."""
-    check = wanted if callable(wanted) else None
     found = []
     try:
         with os.scandir(place) as entries:
             for count, entry in enumerate(entries):
                 if count >= _MOST_ENTRIES:
                     break
-                if entry.is_dir(follow_symlinks=False) and (check is None or check(entry.name)):
+                if wanted(entry.name) and entry.is_dir(follow_symlinks=False):
                     found.append(Path(entry.path))
     except OSError:
         return []
@@ -153,7 +152,7 @@ def read_epoch(path: Path) -> EpochFolder:
             hint="it ends with tensorpool-USER/NAMESPACE/STREAM_ID/EPOCH; `tpool shm ls` lists them",
         )
     namespace = path.parent.parent
-    identity = {
+    identity: dict[str, Any] = {
         "path": str(path),
         "user": namespace.parent.name.removeprefix(_USER_PREFIX),
         "namespace": namespace.name,
@@ -164,10 +163,10 @@ def read_epoch(path: Path) -> EpochFolder:
         modified_ns = path.stat(follow_symlinks=False).st_mtime_ns
         names = sorted(os.listdir(path))[:_MOST_ENTRIES]  # noqa: PTH208 - names are all that is wanted
     except OSError as e:
-        return EpochFolder(**identity, flaw=f"can't be read: {e.strerror}")  # type: ignore[arg-type]
+        return EpochFolder(**identity, flaw=f"can't be read: {e.strerror}")
     pools = sorted((name for name in names if _POOL_NAME.fullmatch(name)), key=lambda name: int(name[:-5]))
     return EpochFolder(
-        **identity,  # type: ignore[arg-type]
+        **identity,
         modified_ns=modified_ns,
         ring=read_region(path / HEADER_FILE) if HEADER_FILE in names else None,
         pools=tuple(read_region(path / name) for name in pools),

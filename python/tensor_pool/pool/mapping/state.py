@@ -20,6 +20,7 @@ from tensor_pool.pool.mapping.actions import (
     Unmap,
 )
 from tensor_pool.pool.mapping.announced import ring_address, untimely
+from tensor_pool.wire.messages import ClockDomain
 
 if TYPE_CHECKING:
     from tensor_pool import _native
@@ -83,6 +84,7 @@ class MappingState:
         self._highest_epoch: int | None = None
         self._spent_epoch: int | None = None
         self._fresh_ns = 0
+        self._announced_ns = 0
         self._attempt: _Attempt | None = None
         self._rejected: OrderedDict[ShmPoolAnnounce, int] = OrderedDict()
 
@@ -144,7 +146,10 @@ class MappingState:
         tried_ns = self._rejected.get(content)
         if tried_ns is not None and received_ns - tried_ns < _RETRY_NS:
             return self._ignore(IgnoreReason.REJECTED_BEFORE)
-        self._attempt = _Attempt(address, content, received_ns)
+        # When it was sent, told in local monotonic time whatever clock it was stamped with.
+        clock_ns = received_ns if announce.announce_clock_domain == ClockDomain.MONOTONIC else realtime_ns
+        age_ns = 0 if bridged else clock_ns - announce.announce_timestamp_ns
+        self._attempt = _Attempt(address, content, received_ns, received_ns - age_ns)
         return Map(address) if self._mapped is None else Remap(address)
 
     def _refusal(
@@ -207,6 +212,7 @@ class MappingState:
         self._pid = pid
         self._highest_epoch = epoch
         self._fresh_ns = attempt.received_ns
+        self._announced_ns = attempt.sent_ns
         self._phase = MappingPhase.MAPPED
         self.remap_pending = False
         self.failure = None
@@ -259,6 +265,19 @@ class MappingState:
         self._phase = MappingPhase.UNMAPPED if self._shm_allowed else MappingPhase.FALLBACK
         return Unmap(reason)
 
+    def on_producer_revoked(self, revoked_ns: int) -> Unmap | None:
+        """The stream's producer lost its lease: only a later epoch may be mapped [DRV-4.9-9].
+
+        The notice and the announce of the next epoch travel on different streams. A notice older than what is
+        mapped came late or from a lingering log, and changes nothing (decision L11).
+
+        Args:
+            revoked_ns: The notice's own time stamp, monotonic.
+        """
+        if self._mapped is None or revoked_ns < self._announced_ns:
+            return None
+        return self.on_lost("the producer lost its lease", spend_epoch=True)
+
     def on_sequence_regression(self) -> Unmap:
         """Sequence numbers went back inside the mapped epoch: the next announce maps anew (decision L1)."""
         return self.on_lost("sequence numbers went back")
@@ -305,6 +324,7 @@ class _Attempt:
     address: _native.RingAddress
     content: ShmPoolAnnounce
     received_ns: int
+    sent_ns: int
 
 
 def _without_time(announce: ShmPoolAnnounce) -> ShmPoolAnnounce:
