@@ -36,6 +36,8 @@ __all__ = [
     "AeronMediaDriver",
     "AeronPublication",
     "AeronSubscription",
+    "DescriptorFeed",
+    "DescriptorLog",
     "Inbox",
     "Pulse",
     "aeron_counters",
@@ -900,6 +902,13 @@ class AeronDrain:
                 None keeps everything.
         """
 
+    def descriptors(self, subscription: AeronSubscription) -> DescriptorFeed:
+        """Polls a stream of frame descriptors from now on; the feed closes the subscription with itself.
+
+        One feed serves all streams of a process that share a descriptor stream. What it receives wakes
+        nobody and does not speed the drain up: consumers wait for the doorbell.
+        """
+
     def pulse(
         self,
         publication: AeronPublication,
@@ -986,6 +995,80 @@ class Inbox:
 
     def close(self) -> None:
         """Forgets what waits and takes no more."""
+
+@final
+class DescriptorFeed:
+    """A stream of descriptors that a drain polls; made by `AeronDrain.descriptors`."""
+
+    def follow(self, stream_id: int, capacity: int) -> DescriptorLog:
+        """A log of the newest `capacity` descriptors of one stream, filled from now on.
+
+        Raises:
+            ClosedError: The feed, its subscription or the drain was closed, or the client is lost.
+        """
+
+    @property
+    def ignored(self) -> int:
+        """Messages that were no descriptors, or of streams that nobody follows."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can come."""
+
+    def close(self) -> None:
+        """Closes the feed and its subscription; logs keep what they have."""
+
+@final
+class DescriptorLog:
+    """What the descriptors of one stream said lately; made by `DescriptorFeed.follow`. Forgetting it ends it.
+
+    Only the epoch of `set_epoch` is kept; before one was set, the highest that was seen. Descriptors of
+    earlier epochs are ignored, those of later ones dropped, and both are counted.
+    """
+
+    def find(self, epoch: int, seq: int) -> FrameDescriptor | None:
+        """What was said of a frame; looks at the stream itself when nothing was."""
+
+    def after(self, epoch: int, seq: int | None) -> FrameDescriptor | None:
+        """The first frame above `seq` of which something was said; with None, the oldest that is kept."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Follows an epoch. What was kept of it stays, everything else is forgotten."""
+
+    @property
+    def stream_id(self) -> int:
+        """The stream."""
+
+    @property
+    def newest(self) -> FrameDescriptor | None:
+        """The descriptor with the highest sequence number."""
+
+    @property
+    def highest_epoch(self) -> int | None:
+        """The highest epoch that any descriptor of the stream named."""
+
+    @property
+    def received(self) -> int:
+        """Descriptors of the epoch that is followed."""
+
+    @property
+    def lower_epochs(self) -> int:
+        """Descriptors of earlier epochs, ignored."""
+
+    @property
+    def higher_epochs(self) -> int:
+        """Descriptors of later epochs, dropped: the announce of a new epoch is on its way."""
+
+    @property
+    def regressions(self) -> int:
+        """Sequence numbers that went back within one publication and epoch; a repeated one has not."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """Keeps nothing more."""
 
 @final
 class Pulse:

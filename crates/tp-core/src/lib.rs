@@ -7,7 +7,8 @@
 //! * [`seqlock`] owns the memory orderings of the commit word, [`copy`] the copies that race on purpose;
 //! * [`region`] creates, opens and maps region files, trusting nothing that it finds there;
 //! * [`tensor`] and [`slot`] turn 256 bytes that anybody may have written into a checked frame;
-//! * [`ring`] puts these together as a writer and as readers; [`doorbell`] lets readers sleep.
+//! * [`ring`] puts these together as a writer and as readers; [`doorbell`] lets readers sleep;
+//! * [`descriptor_log`] remembers what descriptors said of frames.
 
 #[cfg(target_endian = "big")]
 compile_error!("the shared-memory layout is little-endian; big-endian machines are refused [WIRE-15.1-12]");
@@ -19,6 +20,7 @@ pub mod chunk;
 pub mod clock;
 pub mod copy;
 pub mod crc;
+pub mod descriptor_log;
 pub mod doorbell;
 pub mod drops;
 pub mod hot;

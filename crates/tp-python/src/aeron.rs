@@ -1,6 +1,7 @@
 //! Aeron for Python: thin classes over `tp-aeron`, which keeps the promises about closing, threads and forks.
 
 mod client;
+mod descriptors;
 mod drain;
 mod media_driver;
 mod publication;
@@ -10,6 +11,7 @@ use pyo3::prelude::*;
 use tp_aeron::Error;
 
 pub use client::{AeronClient, AeronCounter};
+pub use descriptors::{DescriptorFeed, DescriptorLog};
 pub use drain::{AeronDrain, Inbox, Pulse};
 pub use media_driver::{AeronMediaDriver, aeron_counters, aeron_driver_status};
 pub use publication::AeronPublication;

@@ -18,8 +18,8 @@ mod _native {
 
     #[pymodule_export]
     use super::aeron::{
-        AeronClient, AeronCounter, AeronDrain, AeronMediaDriver, AeronPublication, AeronSubscription, Inbox,
-        Pulse, aeron_counters, aeron_driver_status, aeron_version,
+        AeronClient, AeronCounter, AeronDrain, AeronMediaDriver, AeronPublication, AeronSubscription,
+        DescriptorFeed, DescriptorLog, Inbox, Pulse, aeron_counters, aeron_driver_status, aeron_version,
     };
     #[pymodule_export]
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};

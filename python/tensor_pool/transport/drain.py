@@ -118,6 +118,16 @@ class Drain(Closing):
         """Polls at the shortest pause for that long: an answer is expected."""
         self._native.hurry(round(duration_ms * _NS_PER_MS))
 
+    def descriptors(self, channel: str | Channel, stream_id: int) -> _native.DescriptorFeed:
+        """Receives the frame descriptors of a stream for all consumers of the process, without Python.
+
+        Raises:
+            ChannelError: Aeron refuses the channel.
+            NoMediaDriverError: The media driver died or does not answer.
+            ClosedError: The client or the drain was closed.
+        """
+        return self.client.add_descriptor_feed(channel, stream_id)
+
     def pulse(
         self,
         publication: AeronPublication,
@@ -212,6 +222,15 @@ class DrainedClient(Closing):
             subscription.close()
             raise
         return DrainedSubscription(subscription, inbox)
+
+    def add_descriptor_feed(self, channel: str | Channel, stream_id: int) -> _native.DescriptorFeed:
+        """See `Drain.descriptors`."""
+        subscription = self._client.add_subscription(channel, stream_id)
+        try:
+            return self._drain.descriptors(subscription.native)
+        except BaseException:
+            subscription.close()
+            raise
 
     def add_counter(self, type_id: int, label: str, key: bytes = b"") -> _native.AeronCounter:
         """See `tensor_pool.transport.AeronClient.add_counter`."""

@@ -115,7 +115,7 @@ def test_pulses_go_on_while_the_interpreter_is_held(drain: Drain) -> None:
     ctypes.PyDLL(None).usleep(1_000_000)
     pulse.stop()
     stamps = [int.from_bytes(message[8:], "little") for message in subscription.receive(1_000)]
-    assert len(stamps) == pulse.sent > 50
+    assert len(stamps) == pulse.sent > 10
     assert max(later - earlier for earlier, later in itertools.pairwise(stamps)) < 500_000_000
 
 

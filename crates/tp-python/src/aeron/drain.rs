@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyList};
 use tp_aeron::{Drain, DrainOptions, Filter, InboxLimits, PulseMessage};
 use tp_core::hot::MessageHeader;
 
+use super::descriptors::DescriptorFeed;
 use super::publication::AeronPublication;
 use super::raise;
 use super::subscription::AeronSubscription;
@@ -53,6 +54,10 @@ impl AeronDrain {
         let limits = InboxLimits { max_messages, max_bytes };
         let inbox = self.drain.inbox(subscription.subscription.clone(), limits, accept.map(only));
         inbox.map(|inbox| Inbox { inbox }).map_err(|e| raise(py, e))
+    }
+
+    fn descriptors(&self, py: Python<'_>, subscription: &AeronSubscription) -> PyResult<DescriptorFeed> {
+        DescriptorFeed::attach(&self.drain, subscription.subscription.clone()).map_err(|e| raise(py, e))
     }
 
     #[pyo3(signature = (publication, message, *, period_ns, timestamp_offset = None))]

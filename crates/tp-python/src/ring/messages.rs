@@ -27,6 +27,13 @@ pub struct FrameDescriptor {
     trace_id: Option<u64>,
 }
 
+impl From<hot::FrameDescriptor> for FrameDescriptor {
+    fn from(descriptor: hot::FrameDescriptor) -> Self {
+        let hot::FrameDescriptor { stream_id, epoch, seq, timestamp_ns, meta_version, trace_id } = descriptor;
+        Self { stream_id, epoch, seq, timestamp_ns, meta_version, trace_id }
+    }
+}
+
 #[pymethods]
 impl FrameDescriptor {
     #[new]
@@ -45,15 +52,7 @@ impl FrameDescriptor {
     /// Reads a framed message; `None` when it is something else.
     #[staticmethod]
     fn decode(message: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let found = with_bytes(message, hot::FrameDescriptor::decode)?;
-        Ok(found.map(|d| Self {
-            stream_id: d.stream_id,
-            epoch: d.epoch,
-            seq: d.seq,
-            timestamp_ns: d.timestamp_ns,
-            meta_version: d.meta_version,
-            trace_id: d.trace_id,
-        }))
+        Ok(with_bytes(message, hot::FrameDescriptor::decode)?.map(Self::from))
     }
 
     /// The framed message.
