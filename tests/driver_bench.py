@@ -148,7 +148,9 @@ class DriverBench:
             ShmLeaseKeepalive(lease.lease_id, lease.stream_id, client_id, role, self.clock.monotonic_ns())
         )
 
-    def detach(self, lease: ShmAttachResponse, client_id: int, role: Role, /, **changes: Any) -> list[Message]:
+    def detach(
+        self, lease: ShmAttachResponse, client_id: int, role: Role, /, **changes: Any
+    ) -> list[Message]:
         fields: dict[str, Any] = {
             "correlation_id": next(self._correlation_ids),
             "lease_id": lease.lease_id,
@@ -166,7 +168,9 @@ class DriverBench:
         )
         return only(StreamResolved, self.say(request))
 
-    def describe(self, stream_id: int, client_id: int = 7, *, nslots: int = 8, strides: tuple[int, ...]) -> None:
+    def describe(
+        self, stream_id: int, client_id: int = 7, *, nslots: int = 8, strides: tuple[int, ...]
+    ) -> None:
         """Says what a producer's stream should look like."""
         pools = tuple(StreamPool(stride) for stride in strides)
         self.resolve(client_id=client_id, stream_id=stream_id, nslots=nslots, pools=pools)

@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config, load_config
     from tensor_pool.datatypes import Dtype, MajorOrder
     from tensor_pool.host.connection import connect
-    from tensor_pool.pool.consumer import Consumer, wait
+    from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
+    from tensor_pool.pool.waiting import wait
 
     __version__: str
 
@@ -113,7 +114,7 @@ _LAZY: Final = {
     "Pool": "tensor_pool.pool.pool",
     "Producer": "tensor_pool.pool.producer",
     "connect": "tensor_pool.host.connection",
-    "wait": "tensor_pool.pool.consumer",
+    "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",
     "Dtype": "tensor_pool.datatypes",
     "Frame": "tensor_pool.pool.frame",

@@ -15,16 +15,20 @@ from tensor_pool.host.agents import make_runner
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool, no_driver_error
 from tensor_pool.pool.sessions.agent import ClientAgent
+from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
 from tensor_pool.pool.sessions.session import SessionContext
 from tensor_pool.runtime import SystemClock
 from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
+from tensor_pool.wire.framing import templates_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tensor_pool.pool.sessions.session import Keepalive
+    from tensor_pool.transport import Subscription
+    from tensor_pool.wire import Message
 
 __all__ = ["connect"]
 
@@ -118,7 +122,8 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
     drain = resources.enter_context(
         Drain(client, name="pool drain", shortest_pause_ms=shortest_ms, longest_pause_ms=longest_ms)
     )
-    agent = ClientAgent(drain.client, config.streams, clock=SystemClock())
+    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=_subscribing(drain))
+    feeds = resources.enter_context(DescriptorFeeds(drain.descriptors))
     runner = make_runner(config.agents, agent, bell=drain)
     resources.enter_context(runner)
     control = agent.publication(config.streams.control_channel, config.streams.control_stream_id)
@@ -128,12 +133,23 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         keepalives=_Pulses(drain, control),
         section=section,
         shm=config.shm,
+        feeds=feeds,
         descriptor_stream_ids=_ids(config, "descriptor_stream_id_range"),
         control_stream_ids=_ids(config, "control_stream_id_range"),
         wake=drain.wake,
         is_running=lambda: runner.is_running,
     )
     return Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+
+
+def _subscribing(drain: Drain) -> Callable[[str, int, Iterable[type[Message]]], Subscription]:
+    """Subscriptions that drop what nobody here wants before Python sees it."""
+
+    def subscribe(channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> Subscription:
+        templates = {(t.schema_id, t.template_id) for kind in wanted for t in templates_of(kind)}
+        return drain.client.add_subscription(channel, stream_id, accept=sorted(templates))
+
+    return subscribe
 
 
 def _ids(config: Config, key: str) -> range:

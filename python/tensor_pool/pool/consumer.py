@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, NoStreamError
 from tensor_pool.pool.frame import Frame
+from tensor_pool.wire.messages import FrameProgressState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Iterator
 
+    from tensor_pool import _native
     from tensor_pool.pool.metadata import MetadataView
+    from tensor_pool.pool.pacing import RateGate
     from tensor_pool.pool.sessions.consumer import ConsumerSession
+    from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.stats import ConsumerStats
 
-__all__ = ["Consumer", "wait"]
+__all__ = ["Consumer"]
 
 _SLICE_S: Final = 0.1
 """The longest sleep: a ring that is replaced meanwhile is noticed after that."""
-_UNMAPPED_SLICE_S: Final = 0.02
 _LAG_CHECK_FRAMES: Final = 64
 """How many frames in a row come without waiting before a consumer asks how far behind it is."""
 
 
 class Consumer(Closing):
-    """Reads the frames of one stream where they lie. Made by `Pool.consumer`.
+    """Reads the frames of one stream where they lie. Made by `Pool.consumer`; for one thread at a time.
 
     It never holds the producer up: what it doesn't read in time is lost, and counted in `stats`. A driver or
     a producer that starts again is followed by itself.
@@ -49,6 +50,7 @@ class Consumer(Closing):
         self._spin_s = spin_s
         self._closed = False
         self._in_a_row = 0
+        self._last_described: tuple[int, int] | None = None
 
     # --- frames -----------------------------------------------------------------------------------------
 
@@ -91,14 +93,36 @@ class Consumer(Closing):
             if frame is not None:
                 yield frame
 
-    async def __aiter__(self) -> AsyncIterator[Frame]:
-        """All frames from now on, for asyncio."""
-        while not self._closed:
-            frame = self.poll()
-            if frame is None:
-                await asyncio.sleep(0.001)
-            else:
-                yield frame
+    def poll_progress(self, timeout: float | None = None) -> _native.FramePrefix | None:
+        """What there is of a frame that is still being written, newest first; needs ``progress=True``.
+
+        Provisional: a private copy of the part that its producer has reported. Only `poll` gives the frame.
+
+        Raises:
+            ClosedError: The consumer or its pool was closed.
+        """
+        session = self._session
+        deadline = time.monotonic() + (timeout or 0.0)
+        while True:
+            while session.progress:
+                tracked = session.progress.pop()
+                session.progress.clear()  # older news of the same frame, or of earlier ones
+                reader = session.reader
+                if reader is None or tracked.state is FrameProgressState.COMPLETE:
+                    continue
+                try:
+                    prefix = reader.read_prefix(tracked.seq, tracked.payload_bytes_filled)
+                except ClosedError:
+                    continue
+                if prefix is not None:
+                    return prefix
+            self._check_open()
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            with session.changed:
+                if not session.progress:
+                    session.changed.wait(min(left_s, _SLICE_S))
 
     def _take(self) -> Frame | None:
         ledger = self._ledger
@@ -109,8 +133,11 @@ class Consumer(Closing):
         if reader is None:
             self._check_open()
             return None
+        private = session.streams.private
         try:
-            native = reader.poll()
+            native = reader.poll() if private is None else self._take_described(reader, private)
+            if session.gate is not None and private is None:
+                native = _thin_out(reader, session.gate, native)
         except ClosedError:
             self._check_open()
             return None
@@ -122,10 +149,26 @@ class Consumer(Closing):
         if self._in_a_row >= _LAG_CHECK_FRAMES:
             self._in_a_row = 0
             self._resync(reader)
-        frame = Frame(native, ledger)
+        frame = Frame(native, ledger, session.streams.log if private is None else private.log)
         ledger.delivered += 1
         ledger.unjudged = frame
         return frame
+
+    def _take_described(
+        self, reader: _native.RingReader, private: PrivateDescriptors
+    ) -> _native.Frame | None:
+        """On a stream of its own the producer chooses what a consumer gets: only what is described."""
+        epoch = reader.address.epoch
+        last = self._last_described
+        after = last[1] if last is not None and last[0] == epoch else None
+        while (descriptor := private.log.after(epoch, after)) is not None:
+            after = descriptor.seq
+            self._last_described = (epoch, after)
+            native = reader.read(after)
+            if native is not None:
+                reader.seek(after + 1)
+                return native
+        return None
 
     def _resync(self, reader: _native.RingReader) -> None:
         """Skips to the newest frame when too far behind [WIRE-15.4-4]."""
@@ -141,9 +184,9 @@ class Consumer(Closing):
         session = self._session
         reader = session.reader
         if reader is None:
-            session.changed.clear()
-            if session.reader is None:
-                session.changed.wait(min(timeout_s, _UNMAPPED_SLICE_S))
+            with session.changed:
+                if session.reader is None:
+                    session.changed.wait(min(timeout_s, _SLICE_S))
             return
         try:
             reader.wait(min(timeout_s, _SLICE_S))
@@ -182,6 +225,11 @@ class Consumer(Closing):
         """Whether it was closed."""
         return self._closed
 
+    @property
+    def session(self) -> ConsumerSession:
+        """Its part on the agent's thread; for other parts of the library."""
+        return self._session
+
     def wait_for_stream(self, timeout: float) -> Self:
         """Waits until the stream is there.
 
@@ -191,18 +239,22 @@ class Consumer(Closing):
         deadline = time.monotonic() + timeout
         while not self.mapped:
             self._check_open()
-            if time.monotonic() > deadline:
-                refusal = self._session.attachment.last_refusal
-                raise NoStreamError(
-                    f"nobody produces stream {self._session.wish.label}"
-                    + (f" (the driver says {refusal})" if refusal else ""),
-                    hint="`tpool streams` lists what is there; names must match exactly",
-                )
-            self._wait(0.05)
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self._no_stream()
+            self._wait(left_s)
         return self
 
+    def _no_stream(self) -> NoStreamError:
+        refusal = self._session.attachment.last_refusal
+        said = f" (the driver says {refusal})" if refusal else ""
+        return NoStreamError(
+            f"nobody produces stream {self._session.wish.label}{said}",
+            hint="`tpool streams` lists what is there; names must match exactly",
+        )
+
     def close(self) -> None:
-        """Gives the stream back. Frames in use stay readable until they are let go. May be called again."""
+        """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
             self._session.context.run(self._session.close)
@@ -218,23 +270,10 @@ class Consumer(Closing):
         return f"<Consumer of stream {self._session.wish.label}, {state}>"
 
 
-def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
-    """Waits until one of several consumers may have a frame; those that may, empty after `timeout` seconds.
-
-    Example:
-        >>> import tensor_pool as tp
-        >>> tp.wait([], timeout=0.0)
-        []
-    """
-    deadline = time.monotonic() + timeout
-    while True:
-        readers = [(c, c._session.reader) for c in consumers]  # noqa: SLF001 - its own module
-        ready = [c for c, reader in readers if reader is not None and _has_news(reader)]
-        left_s = deadline - time.monotonic()
-        if ready or left_s <= 0:
-            return ready
-        mapped = [reader for _, reader in readers if reader is not None]
-        try:
-            _native.wait_any(mapped, min(left_s, _SLICE_S if mapped else _UNMAPPED_SLICE_S))
-        except ClosedError:
-            continue
+def _thin_out(
+    reader: _native.RingReader, gate: RateGate, native: _native.Frame | None
+) -> _native.Frame | None:
+    """Passes frames over until one is due."""
+    while native is not None and not gate.accept(native.timestamp_ns):
+        native = reader.poll()
+    return native

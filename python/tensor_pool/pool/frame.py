@@ -76,17 +76,17 @@ class Frame:
         (15, 0)
     """
 
-    __slots__ = ("_descriptor", "_info", "_judged", "_ledger", "_native")
+    __slots__ = ("_info", "_judged", "_ledger", "_log", "_native")
 
     def __init__(
         self,
         native: _native.Frame,
         ledger: FrameLedger,
-        descriptor: _native.FrameDescriptor | None = None,
+        log: _native.DescriptorLog | None = None,
     ) -> None:
         self._native = native
         self._ledger = ledger
-        self._descriptor = descriptor
+        self._log = log
         self._judged = False
         self._info: FrameInfo | None = None
 
@@ -94,7 +94,9 @@ class Frame:
     def info(self) -> FrameInfo:
         """What is known of the frame besides its values."""
         if self._info is None:
-            native, descriptor = self._native, self._descriptor
+            native = self._native
+            # Only who asks pays for it; a descriptor that was missed tells nothing (decision M16).
+            descriptor = None if self._log is None else self._log.find(native.epoch, native.seq)
             self._info = FrameInfo(
                 stream_id=native.stream_id,
                 epoch=native.epoch,
@@ -167,9 +169,9 @@ class Frame:
             FrameOverwrittenError: The producer was faster.
             ImportError: PyTorch is not installed.
         """
-        from tensor_pool.interop import torch  # noqa: PLC0415 - only who asks for it pays for it
+        from tensor_pool.interop.torch import from_frame  # noqa: PLC0415 - only who asks for it pays for it
 
-        return torch.from_frame(self, device=device, copy=copy)
+        return from_frame(self, device=device, copy=copy)
 
     def _judge(self, *, valid: bool) -> None:
         if not self._judged:

@@ -121,8 +121,8 @@ class Producer(Closing):
             order: Memory order of its array.
             timestamp_ns: When it was taken; now when left out.
             trace_id: Travels with the frame's descriptor.
-            progress: Let consumers follow while it is filled (`ClaimedSlot.progress`): in rows, in columns, or
-                in bytes (True).
+            progress: Let consumers follow while it is filled (`ClaimedSlot.progress`): in rows, in columns,
+                or in bytes (True).
 
         Raises:
             FrameTooLargeError: Larger than every pool of the stream.

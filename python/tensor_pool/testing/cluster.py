@@ -36,7 +36,7 @@ class Process(Closing):
     """
 
     def __init__(self, arguments: list[str], *, environ: Mapping[str, str]) -> None:
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         """What it wrote to standard error."""
         self._popen = subprocess.Popen(  # noqa: S603 - what a test wants to run
             arguments, stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.PIPE, env=dict(environ)

@@ -68,7 +68,7 @@ def test_a_killed_producer_makes_room_for_the_next_and_consumers_follow(cluster)
     with cluster.connect() as pool, pool.consumer("camera-1") as inp:
         assert inp.poll(timeout=5.0).copy()[0] == 1
         producer.kill()
-        wait_until(lambda: not inp.mapped, 10.0, what="the consumer lets go of the dead producer's ring")
+        wait_until(lambda: inp.stats.epoch not in (None, epoch), 10.0, what="the dead epoch is left")
         with pool.producer("camera-1", dtype="uint32", shape=(4,)) as out:
             assert out.epoch > epoch
             out.publish(np.full(4, 2, "uint32"))

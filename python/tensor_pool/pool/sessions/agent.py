@@ -43,7 +43,7 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tensor_pool.config import StreamsSection
     from tensor_pool.runtime import Clock
@@ -70,6 +70,12 @@ _ANSWERS: Final[tuple[type[Message], ...]] = (
 )  # fmt: skip
 
 
+_WANTED: Final[tuple[type[Message], ...]] = (
+    ShmDriverShutdown, *_ANSWERS, *(kind for kind in _OF_A_STREAM if kind is not FrameProgress),
+)  # fmt: skip
+"""Progress comes thousands of times a second, and few want it: they listen for it themselves."""
+
+
 class Session(Protocol):
     """A stream that a program uses, as the agent sees it."""
 
@@ -93,12 +99,23 @@ class ClientAgent:
         client: The connection to Aeron.
         streams: Channels and stream ids.
         clock: What time it is.
+        subscribe: Opens a subscription to certain messages; everything else may be left out of it.
     """
 
     name = "pool client"
 
-    def __init__(self, client: Client, streams: StreamsSection, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        streams: StreamsSection,
+        *,
+        clock: Clock,
+        subscribe: Callable[[str, int, Iterable[type[Message]]], Subscription] | None = None,
+    ) -> None:
         self.clock = clock
+        self._subscribe = subscribe or (
+            lambda channel, stream_id, _: client.add_subscription(channel, stream_id)
+        )
         self.streams = streams
         self._client = client
         self._submitted: collections.deque[Callable[[], object]] = collections.deque()
@@ -135,14 +152,14 @@ class ClientAgent:
             (s.qos_channel, s.qos_stream_id),
             (s.metadata_channel, s.metadata_stream_id),
         }
-        self._subscriptions = [self._client.add_subscription(*endpoint) for endpoint in sorted(listens)]
+        self._subscriptions = [self._subscribe(*endpoint, _WANTED) for endpoint in sorted(listens)]
         self.publication(s.control_channel, s.control_stream_id)
 
     def do_work(self) -> int:
         """One round: what programs asked for, what came, what is due."""
         self._client.check()
         work = self._run_submitted()
-        for subscription in self._subscriptions:
+        for subscription in tuple(self._subscriptions):
             self._listening_to = subscription
             work += subscription.poll(self._on_bytes, _MESSAGES_A_TURN)
         now_ns = self.clock.monotonic_ns()
@@ -212,6 +229,18 @@ class ClientAgent:
                 channel, stream_id, policy=retry_for(_SEND_RETRY_MS)
             )
         return self._publications[key]
+
+    def listen_for_progress(self, channel: str, stream_id: int) -> Callable[[], None]:
+        """Receives progress messages too, until the returned function is called."""
+        subscription = self._subscribe(channel, stream_id, (FrameProgress,))
+        self._subscriptions.append(subscription)
+
+        def stop() -> None:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+                subscription.close()
+
+        return stop
 
     def open_publication(self, channel: str, stream_id: int) -> Publication:
         """A publication of its own, which drops what nobody takes; whoever asked for it closes it."""

@@ -237,8 +237,19 @@ class ProducerSession(StreamSession):
             descriptors_sent=counts[0],
             descriptors_skipped=counts[1],
             descriptors_dropped=counts[2],
+            reconnects=self.reconnects,
             lease_losses=self.lease_losses,
+            consumers=0 if self._watch is None else len(self._watch.consumers),
+            watermark=self._watermark(),
+            epoch=None if self.attachment.lease is None else self.attachment.lease.epoch,
+            last_seq=None if writer is None or writer.next_seq == 0 else writer.next_seq - 1,
         )
+
+    def _watermark(self) -> int | None:
+        lease, writer, watch = self.attachment.lease, self.writer, self._watch
+        if lease is None or writer is None or watch is None:
+            return None
+        return watch.watermark(epoch=lease.epoch, next_seq=writer.next_seq)
 
 
 def _sum(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:

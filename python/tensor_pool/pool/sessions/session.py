@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tensor_pool.config import ShmSection
     from tensor_pool.pool.config import ClientSection
     from tensor_pool.pool.sessions.agent import ClientAgent
+    from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
     from tensor_pool.pool.sessions.lease import Event, Lease, StreamWish
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
@@ -69,6 +70,7 @@ class SessionContext(msgspec.Struct, frozen=True):
     keepalives: Keepalives
     section: ClientSection
     shm: ShmSection
+    feeds: DescriptorFeeds
     descriptor_stream_ids: range
     """Aeron streams that a producer may give to single consumers for their descriptors."""
     control_stream_ids: range
@@ -127,6 +129,7 @@ class StreamSession(abc.ABC):
         self.ready: Once[bool] = Once()
         """Given when the driver has answered: with a lease, or that the stream isn't there yet."""
         self.lease_losses = 0
+        self.reconnects = 0
         self.loss_reason = ""
         self._keepalive: Keepalive | None = None
         self._followed: int | None = None
@@ -253,6 +256,7 @@ class StreamSession(abc.ABC):
             self._cannot_open(e, now_ns)
             return
         if self.lease_losses:
+            self.reconnects += 1
             _LOG.warning("has a lease on stream %s again, epoch %d", self.wish.label, lease.epoch)
         self.ready.give(True)
 
