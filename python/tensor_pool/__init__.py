@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 
 from tensor_pool.errors import (
+    AttachRefusedError,
     BackPressureError,
     ChannelError,
     ClaimError,
@@ -23,9 +24,11 @@ from tensor_pool.errors import (
     FrameError,
     FrameOverwrittenError,
     FrameTooLargeError,
+    LeaseLostError,
     MalformedMessageError,
     NoDriverError,
     NoMediaDriverError,
+    NoStreamError,
     RegionError,
     RegionFullError,
     RegionUriError,
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
 
     from tensor_pool._native import (
         Claim,
-        Frame,
         RingAddress,
         RingReader,
         RingWriter,
@@ -50,6 +52,12 @@ if TYPE_CHECKING:
     )
     from tensor_pool.config import Config, load_config
     from tensor_pool.datatypes import Dtype, MajorOrder
+    from tensor_pool.host.connection import connect
+    from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.pool.frame import Frame
+    from tensor_pool.pool.pool import Pool
+    from tensor_pool.pool.producer import Producer
+    from tensor_pool.pool.waiting import wait
 
     __version__: str
 
@@ -58,9 +66,15 @@ __all__ = [
     # tensors
     "Dtype",
     "MajorOrder",
+    # the pool
+    "Consumer",
+    "Frame",
+    "Pool",
+    "Producer",
+    "connect",
+    "wait",
     # rings
     "Claim",
-    "Frame",
     "RingAddress",
     "RingReader",
     "RingWriter",
@@ -79,6 +93,9 @@ __all__ = [
     "ChannelError",
     "BackPressureError",
     "NoDriverError",
+    "AttachRefusedError",
+    "LeaseLostError",
+    "NoStreamError",
     "RegionError",
     "RegionUriError",
     "RegionFullError",
@@ -93,9 +110,14 @@ __all__ = [
 
 _LAZY: Final = {
     "Claim": "tensor_pool._native",
+    "Consumer": "tensor_pool.pool.consumer",
+    "Pool": "tensor_pool.pool.pool",
+    "Producer": "tensor_pool.pool.producer",
+    "connect": "tensor_pool.host.connection",
+    "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",
     "Dtype": "tensor_pool.datatypes",
-    "Frame": "tensor_pool._native",
+    "Frame": "tensor_pool.pool.frame",
     "MajorOrder": "tensor_pool.datatypes",
     "RingAddress": "tensor_pool._native",
     "RingReader": "tensor_pool._native",

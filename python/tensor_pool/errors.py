@@ -11,6 +11,9 @@
     │   ├── ChannelError         (ValueError)       a channel or stream id that Aeron refuses
     │   └── BackPressureError                       the other side does not keep up (policy: raise)
     ├── NoDriverError            (ConnectionError)  no SHM driver answers
+    ├── AttachRefusedError                          the driver said no, and why
+    ├── LeaseLostError           (ConnectionError)  the driver ended the lease, or the driver is gone
+    ├── NoStreamError            (LookupError)      nobody produces the stream
     ├── RegionError              (OSError)          a shared-memory file can't be made, opened or trusted
     │   ├── RegionUriError       (ValueError)       not of the form shm:file?path=/...
     │   └── RegionFullError                         the file system has no room for the region
@@ -37,6 +40,9 @@ __all__ = [
     "ChannelError",
     "BackPressureError",
     "NoDriverError",
+    "AttachRefusedError",
+    "LeaseLostError",
+    "NoStreamError",
     "RegionError",
     "RegionUriError",
     "RegionFullError",
@@ -109,6 +115,18 @@ class BackPressureError(TransportError):
 
 class NoDriverError(TensorPoolError, ConnectionError):
     """No SHM driver answers."""
+
+
+class AttachRefusedError(TensorPoolError):
+    """The driver refused an attach; its own words are in the message."""
+
+
+class LeaseLostError(TensorPoolError, ConnectionError):
+    """The lease on a stream ended: revoked, expired, or its driver is gone."""
+
+
+class NoStreamError(TensorPoolError, LookupError):
+    """Nobody produces a stream of that name or id."""
 
 
 class RegionError(TensorPoolError, OSError):

@@ -13,9 +13,16 @@ from tensor_pool.channels import format_size, parse_size
 from tensor_pool.config import Config, check_file, load_config
 from tensor_pool.config.keys import Key, all_keys, nearest_key
 from tensor_pool.config.toml_text import commented_defaults, config_toml, toml_value
+from tensor_pool.driver.config import StaticStream, StreamProfile
 from tensor_pool.errors import ConfigError
 
 PATHS = st.text(alphabet=string.ascii_letters + string.digits + "/._-{}@~'\"", max_size=30).map("/".__add__)
+PROFILES = st.builds(
+    StreamProfile,
+    st.sampled_from([0, 1, 8, 1024]),
+    st.lists(st.sampled_from([64, "4k", "1m"]), min_size=1, max_size=3, unique=True).map(tuple),
+    st.booleans(),
+)
 VALUES = {
     "aeron.dir": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).map(
         lambda name: f"/{name}"
@@ -26,6 +33,12 @@ VALUES = {
     "shm.namespace": st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,63}\Z"),
     "agents.idle_max_pause_ms": st.floats(0, 100, exclude_min=True, allow_subnormal=False),
     "agents.error_limit": st.integers(0, 1_000_000),
+    "driver.profiles": st.dictionaries(st.text("abc-_. ", min_size=1, max_size=5), PROFILES, max_size=3),
+    "driver.streams": st.lists(
+        st.builds(StaticStream, st.integers(10_000, 10_999), st.text("ab'\"\\ ", max_size=5)),
+        max_size=3,
+        unique_by=(lambda stream: stream.id, lambda stream: stream.name),
+    ).map(tuple),
     "log.level": st.sampled_from(["debug", "info", "warning", "error"]),
     "streams.qos_stream_id": st.integers(1, 2**31 - 1),
     "streams.qos_channel": st.sampled_from(["aeron:ipc", "aeron:udp?endpoint=127.0.0.1:40123"]),
@@ -96,8 +109,8 @@ def test_round_trip(tmp_path: Path, way: str, data: dict[str, object]) -> None:
 
 
 def as_text(key: Key, value: object) -> str:
-    """A value as people type it: lists in TOML's form, since a path may have a comma."""
-    return toml_value(value) if isinstance(value, tuple) else key.show(value)
+    """A value as people type it: lists and tables in TOML's form, since a path may have a comma."""
+    return toml_value(value) if isinstance(value, tuple | dict) else key.show(value)
 
 
 json_like = st.recursive(

@@ -6,7 +6,7 @@ import pkgutil
 
 import pytest
 
-PACKAGES = [f"tensor_pool.{name}" for name in ("config", "host", "ops", "pool", "runtime")]
+PACKAGES = [f"tensor_pool.{name}" for name in ("config", "driver", "host", "ops", "pool", "runtime")]
 
 
 def modules() -> list[str]:

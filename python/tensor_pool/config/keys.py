@@ -51,6 +51,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     check: Callable[[Any], None] | None = None
     """What the kind asks beyond its type, see `kinds.CHECK`."""
 
+    def __hash__(self) -> int:
+        return hash((self.section, self.name))
+
     @property
     def is_required(self) -> bool:
         """Whether it has no default."""
@@ -87,7 +90,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
                 raw = parse_size(raw.strip())
             elif self.is_choice:
                 raw = raw.strip().lower()  # TENSOR_POOL__LOG__LEVEL=DEBUG is what fingers type
-        value = msgspec.convert(raw, self.annotation)
+        value = msgspec.convert(
+            raw, self.annotation, from_attributes=True
+        )  # also tables that were read before
         if self.is_power_of_two and value.bit_count() != 1:
             raise ValueError("not a power of two")
         if self.check is not None:
@@ -97,8 +102,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     def read_text(self, text: str) -> Any:
         """Turn a value from the environment or the command line into the key's own type.
 
-        Text and choices are taken as they are; lists are written with commas or as in TOML; everything else
-        is written as in TOML.
+        Text and choices are taken as they are; lists are written with commas or as in TOML; everything else,
+        tables and lists of them included, is written as in TOML.
 
         Raises:
             ValueError: See `read`.
@@ -123,8 +128,13 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
             return format_size(value)
         if isinstance(value, bool):
             return str(value).lower()
+        if isinstance(value, dict):
+            return "; ".join(f"{name}: {self.show(item)}" for name, item in value.items())
+        if isinstance(value, msgspec.Struct):
+            fields = msgspec.structs.asdict(value)
+            return "{" + ", ".join(f"{name} = {self.show(item)}" for name, item in fields.items()) + "}"
         if isinstance(value, tuple | list):
-            return ", ".join(map(str, value))
+            return ", ".join(map(self.show, value))
         return str(value)
 
 

@@ -135,6 +135,25 @@ class Config:
         value, origin = self._values.get(path, (key.default, _DEFAULT))
         return Entry(key, value, origin)
 
+    def is_set(self, path: str) -> bool:
+        """Whether anybody set a key, be it to its default."""
+        return path in self._values
+
+    def replace(self, values: Mapping[str, Any]) -> Config:
+        """The same configuration with other values for some keys.
+
+        Raises:
+            ConfigError: A key is unknown, or a value is of the wrong type or out of range.
+
+        Example:
+            >>> load_config(environ={}, search=False).replace({"log.level": "debug"}).log.level
+            'debug'
+        """
+        changed, problems = _check(list(layers.read_overrides(values, "argument")))
+        if problems:
+            raise _error_of(problems)
+        return Config(self._values | changed, file=self.file)
+
     def entries(self) -> Iterator[Entry]:
         """Every key that has a value, section by section."""
         for section in SECTIONS:

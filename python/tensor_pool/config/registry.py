@@ -18,6 +18,8 @@ SECTIONS: Final = {
     "aeron": "tensor_pool.config.sections:AeronSection",
     "streams": "tensor_pool.config.sections:StreamsSection",
     "shm": "tensor_pool.config.sections:ShmSection",
+    "client": "tensor_pool.pool.config:ClientSection",
+    "driver": "tensor_pool.driver.config:DriverSection",
     "agents": "tensor_pool.config.sections:AgentsSection",
     "log": "tensor_pool.config.sections:LogSection",
 }

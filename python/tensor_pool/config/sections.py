@@ -10,7 +10,13 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
+from tensor_pool.channels import (
+    DEFAULT_TIMER_INTERVAL_MS,
+    STANDARD,
+    ChannelDefaults,
+    check_timer_interval,
+    parse_size,
+)
 from tensor_pool.config.kinds import (
     AbsolutePath,
     AeronDirectory,
@@ -106,6 +112,16 @@ class AeronSection(Section, frozen=True):
         ),
     ] = DEFAULT_TIMER_INTERVAL_MS
 
+    @property
+    def channel_defaults(self) -> ChannelDefaults:
+        """What channels get that they don't say themselves."""
+        return ChannelDefaults(
+            term_length=str(self.term_length),
+            window_limit_ms=self.untethered_window_limit_timeout_ms,
+            linger_ms=self.untethered_linger_timeout_ms,
+            resting_ms=self.untethered_resting_timeout_ms,
+        )
+
     def __post_init__(self) -> None:
         names = [f"untethered_{name}_timeout_ms" for name in ("window_limit", "linger", "resting")]
         check_timer_interval(self.timer_interval_ms, {name: getattr(self, name) for name in names})
@@ -186,10 +202,7 @@ class ShmSection(Section, frozen=True):
 
 
 class AgentsSection(Section, frozen=True):
-    """How agents run: what they do without work, and what happens when they fail or don't end.
-
-    Holds for agents that a program makes with `tensor_pool.host.agents`; no command runs one yet.
-    """
+    """How agents run: what they do without work, and what happens when they fail or don't end."""
 
     section_name: ClassVar[str] = "agents"
 
@@ -199,12 +212,12 @@ class AgentsSection(Section, frozen=True):
             "What an agent does when there is no work. 'doorbell' serves agents that have one and is "
             "'backoff' for the others; 'yield' and 'spin' take a whole core."
         ),
-    ] = "backoff"
+    ] = "doorbell"
     idle_max_pause_ms: Annotated[
         float,
         Meta(gt=0, le=100),
         doc("The longest pause of 'backoff', the pause of 'sleep', the time-out of 'doorbell'."),
-    ] = 10.0
+    ] = 20.0
     error_limit: Annotated[
         int,
         Meta(ge=0, le=1_000_000),

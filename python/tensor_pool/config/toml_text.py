@@ -7,6 +7,8 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from tensor_pool.config.keys import section_keys
 from tensor_pool.config.registry import SECTIONS, section_type
 
@@ -67,6 +69,8 @@ def toml_value(value: Any) -> str:
         >>> toml_value(("a", 1, True, 2.5, {"x": 'say "hi"'}))
         '["a", 1, true, 2.5, {"x" = "say \\"hi\\""}]'
     """
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{toml_value(str(k))} = {toml_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple | list):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_pool.transport import (
     AeronClient,
-    ChannelDefaults,
     EmbeddedMediaDriver,
     ExternalMediaDriver,
     MediaDriverOptions,
@@ -17,7 +16,7 @@ from tensor_pool.transport.media import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from tensor_pool.config import AeronSection
-    from tensor_pool.transport import MediaDriver
+    from tensor_pool.transport import ChannelDefaults, MediaDriver
 
 __all__ = ["aeron_dir", "channel_defaults", "connect", "media_driver_options", "open_media_driver"]
 
@@ -35,12 +34,7 @@ def aeron_dir(section: AeronSection) -> str:
 
 def channel_defaults(section: AeronSection) -> ChannelDefaults:
     """What channels get that they don't say themselves."""
-    return ChannelDefaults(
-        term_length=str(section.term_length),
-        window_limit_ms=section.untethered_window_limit_timeout_ms,
-        linger_ms=section.untethered_linger_timeout_ms,
-        resting_ms=section.untethered_resting_timeout_ms,
-    )
+    return section.channel_defaults
 
 
 def media_driver_options(section: AeronSection, **changes: Any) -> MediaDriverOptions:

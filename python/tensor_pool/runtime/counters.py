@@ -50,6 +50,26 @@ class CounterType(enum.Enum):
     AGENT_OVERRUNS = 4003, "cycle overruns", "Duty cycles that took longer than the runner allows."
     AGENT_LONGEST_CYCLE = 4004, "longest cycle ns", "The longest duty cycle, in nanoseconds."
 
+    DRIVER_LEASES = 4400, "leases", "Leases that are active now."
+    DRIVER_ATTACHES = 4401, "attaches", "Leases that were granted."
+    DRIVER_LEASES_DETACHED = 4402, "leases detached", "Leases that their clients gave back."
+    DRIVER_LEASES_EXPIRED = 4403, "leases expired", "Leases that ended because no keepalive came."
+    DRIVER_LEASES_REVOKED = 4404, "leases revoked", "Leases that were ended by administration."
+    DRIVER_REFUSED_UNSUPPORTED = 4405, "refused: unsupported", "Requests answered UNSUPPORTED."
+    DRIVER_REFUSED_INVALID = 4406, "refused: invalid params", "Requests answered INVALID_PARAMS."
+    DRIVER_REFUSED_REJECTED = 4407, "refused: rejected", "Requests answered REJECTED."
+    DRIVER_REFUSED_INTERNAL = 4408, "refused: internal error", "Requests answered INTERNAL_ERROR."
+    DRIVER_KEEPALIVES = 4409, "keepalives", "Keepalives that extended a lease."
+    DRIVER_KEEPALIVES_UNKNOWN = 4410, "unknown keepalives", "Keepalives that matched no active lease."
+    DRIVER_EPOCHS = 4411, "epochs", "Epochs that were made."
+    DRIVER_EPOCHS_COLLECTED = 4412, "epochs collected", "Ended epochs whose files were removed."
+    DRIVER_ANNOUNCES = 4413, "announces", "Announces that were made."
+    DRIVER_STREAMS = 4414, "streams", "Streams that the driver knows now."
+    DRIVER_REGION_BYTES = 4415, "region bytes", "Memory that all epochs take now."
+    DRIVER_MALFORMED = 4416, "malformed messages", "Messages to the driver that could not be decoded."
+    DRIVER_UNSENT = 4417, "unsent messages", "Messages given up because nobody took them."
+    DRIVER_STALLS = 4418, "stalls", "Times that the driver itself did not run for a keepalive interval."
+
     def __init__(self, type_id: int, label: str, doc: str) -> None:
         self.type_id = type_id
         self.label = label

@@ -7,18 +7,15 @@ output says how the start went; the process then runs until SIGINT, SIGTERM or t
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.errors import TensorPoolError
+from tensor_pool.runtime.stop_signals import StopSignals
 from tensor_pool.transport.media import EmbeddedMediaDriver, MediaDriverOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "main", "serve"]
 
@@ -44,25 +41,10 @@ def serve(
     Raises:
         TransportError: It could not start.
     """
-    signals, wake_up = os.pipe()
-    os.set_blocking(wake_up, False)
-
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        """Only there so that Python writes to the pipe instead of raising or dying."""
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    wake_up_before = signal.set_wakeup_fd(wake_up)
-    try:
-        with EmbeddedMediaDriver(aeron_dir, options) as driver:
-            announce(driver)
-            # Sleeps in the kernel until there is a reason to end; the driver's own threads need no help.
-            select.select([signals, *([sys.stdin] if end_with_stdin else [])], [], [])
-    finally:
-        signal.set_wakeup_fd(wake_up_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(signals)
-        os.close(wake_up)
+    with StopSignals() as stop, EmbeddedMediaDriver(aeron_dir, options) as driver:
+        announce(driver)
+        # The driver's own threads need no help.
+        stop.wait(end_of=sys.stdin if end_with_stdin else None)
 
 
 def _say(answer: dict[str, object]) -> None:

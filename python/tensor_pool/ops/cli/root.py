@@ -23,6 +23,17 @@ __all__ = ["COMMANDS", "run", "tpool"]
 
 COMMANDS: Final = {
     "demo": ("tensor_pool.ops.cli.demo:demo", "Pass tensors between two processes, now."),
+    "up": ("tensor_pool.ops.cli.up:up", "Start everything that a host needs, in one process."),
+    "doctor": ("tensor_pool.ops.cli.doctor:doctor", "Say what would go wrong here, and how to fix it."),
+    "streams": ("tensor_pool.ops.cli.streams:streams", "List the streams of the SHM driver."),
+    "clients": ("tensor_pool.ops.cli.clients:clients", "List who reads and who writes."),
+    "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
+    "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
+    "driver": ("tensor_pool.ops.cli.driver:driver", "Run and look at the SHM driver."),
+    "tap": ("tensor_pool.ops.cli.tap:tap", "Show the messages that pass by."),
+    "shm": ("tensor_pool.ops.cli.shm:shm", "Look into shared memory, verify it, clean it up."),
+    "counters": ("tensor_pool.ops.cli.counters:counters", "List the counters of everybody on this host."),
+    "errors": ("tensor_pool.ops.cli.errors:errors", "List errors of the media driver and of agents."),
     "media": ("tensor_pool.ops.cli.media:media", "Run and look at Aeron media drivers."),
     "wire": ("tensor_pool.ops.cli.wire:wire", "Decode and encode messages."),
     "config": ("tensor_pool.ops.cli.config:config", "Show, check, explain and write configuration."),

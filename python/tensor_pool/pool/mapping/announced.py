@@ -1,8 +1,8 @@
-"""From an announce to a ring that can be mapped.
+"""What an announce must say before anything is done about it.
 
-An announce comes from another process and is not trusted: what it says about the layout is checked here,
-before any file is looked at. That its files are what it says is checked by whoever opens them, `RingReader`
-and `RingWriter`.
+An announce comes from another process and is not trusted: its age and what it says about the layout are
+checked here, before any file is looked at. That its files are what it says is checked by whoever opens them,
+`RingReader` and `RingWriter`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from tensor_pool import _native
 from tensor_pool.errors import RegionError
+from tensor_pool.pool.mapping.actions import IgnoreReason
+from tensor_pool.wire.messages import ClockDomain
 from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
     from tensor_pool.wire.messages import ShmPoolAnnounce
 
-__all__ = ["ring_address"]
+__all__ = ["ring_address", "untimely"]
 
 
 def ring_address(announce: ShmPoolAnnounce) -> _native.RingAddress:
@@ -72,3 +74,44 @@ def _check_layout(announce: ShmPoolAnnounce) -> None:
                 where=where,
                 hint="every pool must have as many slots as the header ring",
             )
+
+
+def untimely(
+    announce: ShmPoolAnnounce,
+    *,
+    received_ns: int,
+    join_time_ns: int,
+    realtime_ns: int,
+    freshness_ns: int,
+) -> IgnoreReason | None:
+    """Why the time stamp of an announce speaks against it, or None.
+
+    Each domain is compared with its own clock, never with the other (pitfall 32).
+
+    Args:
+        announce: An announce that did not cross a bridge.
+        received_ns: Monotonic time at which it was received.
+        join_time_ns: Monotonic time at which its image became available [WIRE-10.1.1-11].
+        realtime_ns: Real time at which it was received.
+        freshness_ns: How old it may be.
+
+    Example:
+        >>> from tensor_pool.wire.messages import ClockDomain, ShmPoolAnnounce
+        >>> announce = ShmPoolAnnounce(
+        ...     stream_id=1, producer_id=7, epoch=5, announce_timestamp_ns=1_000,
+        ...     announce_clock_domain=ClockDomain.MONOTONIC, layout_version=1, header_nslots=8,
+        ...     header_slot_bytes=256, header_region_uri="", payload_pools=())
+        >>> untimely(announce, received_ns=5_000, join_time_ns=0, realtime_ns=0, freshness_ns=3_000).value
+        'stale'
+    """
+    monotonic = announce.announce_clock_domain == ClockDomain.MONOTONIC
+    age_ns = (received_ns if monotonic else realtime_ns) - announce.announce_timestamp_ns
+    if age_ns > freshness_ns:
+        return IgnoreReason.STALE
+    # A stamp slightly ahead comes from a cached clock, or from the error budget of a synchronised one.
+    if age_ns < -freshness_ns:
+        return IgnoreReason.FUTURE
+    # A join time is monotonic, so it says nothing about other clocks [WIRE-10.1.1-12].
+    if monotonic and announce.announce_timestamp_ns < join_time_ns:
+        return IgnoreReason.BEFORE_JOIN
+    return None

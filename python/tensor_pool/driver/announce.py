@@ -1,0 +1,87 @@
+"""Announces: what they say, and when each stream is due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool.runtime import CounterType, TimerQueue
+from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
+
+if TYPE_CHECKING:
+    from tensor_pool.driver.answers import Moment
+    from tensor_pool.driver.leases import LeaseBook
+    from tensor_pool.driver.registry import Epoch, Stream
+    from tensor_pool.runtime import CounterSet
+
+__all__ = ["Announcer", "payload_pools"]
+
+_GOLDEN: Final = 0x9E3779B9
+"""Multiplying by this spreads neighbouring ids over the whole period."""
+
+
+def payload_pools(epoch: Epoch) -> tuple[PayloadPool, ...]:
+    """The pools of an epoch as announces and attach responses carry them [DRV-8-2]."""
+    nslots = epoch.address.nslots
+    return tuple(PayloadPool(pool_id, nslots, stride, uri) for pool_id, stride, uri in epoch.address.pools)
+
+
+class Announcer:
+    """Makes announces and knows when the next ones are due.
+
+    Streams are due at different moments of the period, so that five hundred of them make a steady trickle and
+    not a burst a second.
+
+    Args:
+        leases: Who is attached: the producer stands in its stream's announce.
+        period_ns: How often a stream is announced.
+        domain: Which clock stamps announces (decision L6).
+        counters: What is counted.
+    """
+
+    def __init__(
+        self, *, leases: LeaseBook, period_ns: int, domain: ClockDomain, counters: CounterSet
+    ) -> None:
+        self._leases = leases
+        self._period_ns = period_ns
+        self._domain = domain
+        self._sent = counters[CounterType.DRIVER_ANNOUNCES]
+        self._due: TimerQueue[int] = TimerQueue()
+
+    def announce(self, stream: Stream, now: Moment) -> ShmPoolAnnounce:
+        """The announce of a stream that has an epoch."""
+        epoch = stream.epoch
+        assert epoch is not None
+        producer = self._leases.producer_of(stream.stream_id)
+        self._sent.add()
+        return ShmPoolAnnounce(
+            stream_id=stream.stream_id,
+            producer_id=0 if producer is None else producer.client_id,  # [DRV-8-3, DRV-8-4]
+            epoch=epoch.number,
+            announce_timestamp_ns=(
+                now.monotonic_ns if self._domain is ClockDomain.MONOTONIC else now.realtime_ns
+            ),
+            announce_clock_domain=self._domain,
+            layout_version=LAYOUT_VERSION,
+            header_nslots=epoch.address.nslots,
+            header_slot_bytes=SLOT_BYTES,
+            payload_pools=payload_pools(epoch),
+            header_region_uri=epoch.address.header_uri,
+        )
+
+    def schedule(self, stream: Stream, now: Moment) -> None:
+        """Lets a stream be announced once a period from now on."""
+        phase_ns = stream.stream_id * _GOLDEN % 2**32 * self._period_ns >> 32
+        behind_ns = (now.monotonic_ns - phase_ns) % self._period_ns
+        self._due.set(stream.stream_id, now.monotonic_ns - behind_ns + self._period_ns)
+
+    def cancel(self, stream: Stream) -> None:
+        """Lets a stream be announced no more."""
+        self._due.cancel(stream.stream_id)
+
+    def take_due(self, now_ns: int) -> list[int]:
+        """The streams that are due; they are due again a period later. Missed periods are skipped."""
+        due = self._due.expire(now_ns)
+        for stream_id in due:
+            self._due.set(stream_id, now_ns + self._period_ns)
+        return due

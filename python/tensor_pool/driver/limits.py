@@ -1,0 +1,132 @@
+"""Limits against clients that run away: each refusal says which one, and its number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool.channels import format_size
+from tensor_pool.driver.answers import Refusal
+from tensor_pool.wire.messages import ResponseCode
+
+if TYPE_CHECKING:
+    from tensor_pool.driver.config import DriverSection
+    from tensor_pool.driver.leases import LeaseBook
+    from tensor_pool.pool.sizing import Geometry
+
+__all__ = ["Limits", "TokenBucket"]
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+class TokenBucket:
+    """Lets so many things a second happen, and as many at once.
+
+    Args:
+        per_second: How many.
+
+    Example:
+        >>> bucket = TokenBucket(per_second=2)
+        >>> [bucket.take(now_ns) for now_ns in (0, 0, 0, 500_000_000, 500_000_000)]
+        [True, True, False, True, False]
+    """
+
+    __slots__ = ("_cost_ns", "_free_at_ns", "_window_ns")
+
+    def __init__(self, per_second: int) -> None:
+        self._cost_ns = _NS_PER_S // per_second
+        self._window_ns = _NS_PER_S
+        self._free_at_ns: int | None = None
+
+    def take(self, now_ns: int) -> bool:
+        """Whether one more may happen now."""
+        free_at_ns = max(self._free_at_ns or 0, now_ns - self._window_ns)
+        if self._free_at_ns is None:
+            free_at_ns = now_ns - self._window_ns
+        if free_at_ns + self._cost_ns > now_ns:
+            return False
+        self._free_at_ns = free_at_ns + self._cost_ns
+        return True
+
+
+class Limits:
+    """The limits of the section `driver`.
+
+    Args:
+        section: Their numbers.
+
+    Example:
+        >>> from tensor_pool.driver.config import DriverSection
+        >>> try:
+        ...     Limits(DriverSection(max_streams=1)).check_streams(1)
+        ... except Refusal as refusal:
+        ...     print(refusal.text)
+        the driver serves 1 streams, the limit driver.max_streams is 1
+    """
+
+    def __init__(self, section: DriverSection) -> None:
+        self._section = section
+        self._attaches = TokenBucket(section.max_attaches_per_second)
+
+    def check_attach_rate(self, now_ns: int) -> None:
+        """One more attach request.
+
+        Raises:
+            Refusal: They come too fast.
+        """
+        if not self._attaches.take(now_ns):
+            limit = self._section.max_attaches_per_second
+            raise _rejected(
+                f"more than driver.max_attaches_per_second = {limit} attach requests; try again in a second"
+            )
+
+    def check_leases(self, leases: LeaseBook, stream_id: int) -> None:
+        """One more lease.
+
+        Raises:
+            Refusal: There are too many, of this stream or in all.
+        """
+        if len(leases) >= self._section.max_leases:
+            raise _rejected(
+                f"{len(leases)} leases are active, the limit driver.max_leases is {self._section.max_leases}"
+            )
+        count = leases.count_of_stream(stream_id)
+        if count >= self._section.max_leases_per_stream:
+            raise _rejected(
+                f"stream {stream_id} has {count} leases, the limit driver.max_leases_per_stream is "
+                f"{self._section.max_leases_per_stream}"
+            )
+
+    def check_streams(self, count: int) -> None:
+        """One more stream.
+
+        Raises:
+            Refusal: There are too many.
+        """
+        if count >= self._section.max_streams:
+            raise _rejected(
+                f"the driver serves {count} streams, the limit driver.max_streams is "
+                f"{self._section.max_streams}"
+            )
+
+    def check_bytes(self, geometry: Geometry, total_bytes: int) -> None:
+        """One more epoch.
+
+        Raises:
+            Refusal: It is too large, or all together are.
+        """
+        need = geometry.region_bytes
+        per_stream, total = self._section.max_stream_bytes, self._section.max_total_bytes
+        if per_stream and need > per_stream:
+            raise _rejected(
+                f"the stream needs {need} bytes, the limit driver.max_stream_bytes is "
+                f"{format_size(per_stream)}"
+            )
+        if total and total_bytes + need > total:
+            raise _rejected(
+                f"the stream needs {need} bytes beside {total_bytes} in use, the limit "
+                f"driver.max_total_bytes is {format_size(total)}"
+            )
+
+
+def _rejected(text: str) -> Refusal:
+    return Refusal(ResponseCode.REJECTED, text)

@@ -1,0 +1,99 @@
+"""One driver per namespace directory: the second one is told who the first is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool.closing import Closing
+from tensor_pool.errors import RegionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["BaseDirLock"]
+
+_FILE: Final = "driver.lock"
+
+
+class BaseDirLock(Closing):
+    """Holds a directory for this process [DRV-2.1-2].
+
+    The kernel lets go when the process ends, however it does.
+
+    Args:
+        directory: What to hold; must exist.
+
+    Raises:
+        RegionError: Another driver holds it.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as directory, BaseDirLock(pathlib.Path(directory)):
+        ...     try:
+        ...         BaseDirLock(pathlib.Path(directory))
+        ...     except RegionError as error:
+        ...         str(os.getpid()) in error.message
+        True
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / _FILE
+        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "an unknown process"
+            self._close_descriptor()
+            if not isinstance(e, BlockingIOError):
+                raise RegionError(
+                    f"can't lock {path}: {e.strerror}", hint="use a local file system"
+                ) from None
+            raise RegionError(
+                f"another SHM driver, process {holder}, serves {directory}",
+                where=str(path),
+                hint="use that one, stop it, or set driver.instance_id or shm.namespace to another name",
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
+        _watch_forks()
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held."""
+        return self._fd is not None
+
+    def close(self) -> None:
+        """Lets go; may be called again. The file stays: removing it would let two drivers lock two files."""
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+_held: Final[weakref.WeakSet[BaseDirLock]] = weakref.WeakSet()
+_is_watching = False
+
+
+def _watch_forks() -> None:
+    global _is_watching  # noqa: PLW0603 - once a process
+    if not _is_watching:
+        _is_watching = True
+        os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _forget_in_child() -> None:
+    # A forked child shares the lock and would keep it when the driver is gone. Closing its copy of the
+    # descriptor, unlike unlocking, leaves the parent's lock alone.
+    for lock in list(_held):
+        lock._close_descriptor()  # noqa: SLF001 - a function of this class

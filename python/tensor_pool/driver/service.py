@@ -1,0 +1,137 @@
+"""The driver with everything around it: a client of Aeron and a thread."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import tensor_pool
+from tensor_pool.closing import Closing
+from tensor_pool.driver.agent import DriverAgent
+from tensor_pool.driver.config import DriverSection
+from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
+from tensor_pool.transport import AeronClient, AeronCounters
+from tensor_pool.transport.drain import Drain
+
+if TYPE_CHECKING:
+    import os
+
+    from tensor_pool.config import Config
+    from tensor_pool.runtime import Bell, ErrorLog
+    from tensor_pool.transport import Client
+    from tensor_pool.wire.messages import DriverStatus
+
+__all__ = ["Driver"]
+
+
+class Driver(Closing):
+    """A running SHM driver; it runs from construction to `close`.
+
+    Args:
+        config: The sections `driver`, `streams`, `shm`, `agents` and `aeron`.
+        aeron_dir: The media driver's directory, where it is not the configured one.
+        client: A client of that media driver to use instead of one of its own; stays open.
+        bell: What the idle strategy `doorbell` waits for.
+        error_log: Where errors are noted; one of its own when left out.
+
+    Raises:
+        NoMediaDriverError: Nobody runs a media driver there.
+        RegionError: Another SHM driver serves the directory, or it can't be used.
+
+    Example:
+        >>> import tempfile
+        >>> from tensor_pool.config import load_config
+        >>> from tensor_pool.transport import EmbeddedMediaDriver
+        >>> shm = tempfile.TemporaryDirectory(dir="/dev/shm")
+        >>> with EmbeddedMediaDriver.temporary() as media, shm as base:
+        ...     config = load_config(overrides={"shm.shm_base_dir": base}, environ={}, search=False)
+        ...     with Driver(config, aeron_dir=media.aeron_dir) as driver:
+        ...         driver.status().state.name
+        'RUNNING'
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        aeron_dir: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
+        bell: Bell | None = None,
+        error_log: ErrorLog | None = None,
+    ) -> None:
+        self._own = contextlib.ExitStack()
+        if client is None:
+            connection = self._own.enter_context(
+                AeronClient.connect(
+                    aeron_dir if aeron_dir is not None else config.aeron.dir or None,
+                    name="SHM driver",
+                    driver_timeout_ms=config.aeron.driver_timeout_ms,
+                    channel_defaults=config.aeron.channel_defaults,
+                )
+            )
+            # Received on a native thread: an embedded driver shares the interpreter with a program that may
+            # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
+            bell = drain = self._own.enter_context(Drain(connection, name="tp-driver-drain"))
+            client = drain.client
+        self._client = client
+        try:
+            counters = AeronCounters(client)
+            self._agent = DriverAgent(
+                client,
+                config[DriverSection],
+                config.streams,
+                config.shm,
+                counters=counters,
+                software_version=tensor_pool.__version__,
+            )
+            agents = config.agents
+            self._runner = AgentRunner(
+                self._agent,
+                idle=make_idle(agents.idle, bell=bell, max_pause_s=agents.idle_max_pause_ms / 1_000),
+                error_log=error_log,
+                policy=ErrorPolicy(limit=agents.error_limit),
+                counters=counters,
+                overrun_ms=agents.overrun_ms,
+                close_timeout_s=agents.close_timeout_ms / 1_000,
+            ).start()
+        except BaseException:
+            self._own.close()
+            raise
+
+    @property
+    def aeron_dir(self) -> str:
+        """The media driver's directory."""
+        return str(getattr(self._client, "aeron_dir", ""))
+
+    @property
+    def directory(self) -> str:
+        """Where its streams lie."""
+        return self._agent.directory
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+        return self._runner.is_running
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, unless it was closed or asked to end."""
+        return self._runner.error
+
+    @property
+    def error_log(self) -> ErrorLog:
+        """The errors that it met."""
+        return self._runner.error_log
+
+    def status(self) -> DriverStatus:
+        """What it is, does and allows."""
+        return self._agent.status()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it has ended, by a shutdown request, an error or `close`; says whether it has."""
+        return self._runner.wait(timeout_s)
+
+    def close(self) -> None:
+        """Tells its clients that it ends, and ends; may be called again."""
+        self._runner.close()
+        self._own.close()

@@ -1,0 +1,169 @@
+"""`tensor_pool.connect`: from a configuration to a pool."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_pool.config import Config, load_config
+from tensor_pool.driver.config import DriverSection
+from tensor_pool.errors import NoDriverError, NoMediaDriverError
+from tensor_pool.host import aeron as host_aeron
+from tensor_pool.host.agents import make_runner
+from tensor_pool.pool.config import ClientSection
+from tensor_pool.pool.pool import Pool, no_driver_error
+from tensor_pool.pool.sessions.agent import ClientAgent
+from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
+from tensor_pool.pool.sessions.session import SessionContext
+from tensor_pool.runtime import SystemClock
+from tensor_pool.transport import AeronPublication
+from tensor_pool.transport.drain import Drain
+from tensor_pool.wire.framing import templates_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tensor_pool.pool.sessions.session import Keepalive
+    from tensor_pool.transport import Subscription
+    from tensor_pool.wire import Message
+
+__all__ = ["connect"]
+
+_ANSWER_S: Final = 0.2
+
+_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 2.0), "balanced": (0.2, 5.0), "eco": (1.0, 50.0)}
+"""The shortest and the longest pause between two looks at Aeron's streams."""
+
+
+def connect(
+    aeron_dir: str | os.PathLike[str] | None = None,
+    *,
+    embedded: bool = False,
+    config: Config | str | os.PathLike[str] | None = None,
+    driver: bool = True,
+    name: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Pool:
+    """Connects to the streams of this host.
+
+    Args:
+        aeron_dir: The directory of the media driver to use; the configured or Aeron's own default one when
+            left out. With `embedded` and nothing configured, a temporary one.
+        embedded: Start a media driver and an SHM driver inside this process. Others join with
+            ``connect(aeron_dir=pool.aeron_dir)``.
+        config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
+        driver: False if there is no SHM driver: only ``attach=False`` works then.
+        name: What Aeron's tools call this process.
+        settings: Configuration keys with their values, such as ``{"client.wake_profile": "latency"}``.
+
+    Raises:
+        NoDriverError: There is no driver; the text says how to start one.
+
+    Example:
+        >>> import tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool:
+        ...     pool.streams()
+        []
+    """
+    loaded = _configure(config, aeron_dir, settings)
+    with contextlib.ExitStack() as resources:
+        if embedded:
+            from tensor_pool.host.embedded import start_drivers  # noqa: PLC0415 - a client carries no server
+
+            loaded = start_drivers(loaded, resources)
+        pool = _open(loaded, resources, name=name)
+    if driver:
+        try:
+            _await_driver(pool, timeout_s=loaded[ClientSection].attach_timeout_ms / 1000)
+        except BaseException:
+            pool.close()
+            raise
+    return pool
+
+
+def _configure(
+    config: Config | str | os.PathLike[str] | None,
+    aeron_dir: str | os.PathLike[str] | None,
+    settings: Mapping[str, Any] | None,
+) -> Config:
+    overrides = dict(settings or {})
+    if aeron_dir is not None:
+        overrides["aeron.dir"] = str(aeron_dir)
+    if isinstance(config, Config):
+        return config.replace(overrides)
+    return load_config(None if config is None else Path(config), overrides=overrides)
+
+
+class _Pulses:
+    """Keepalives from the drain's own thread."""
+
+    def __init__(self, drain: Drain, publication: AeronPublication) -> None:
+        self._drain = drain
+        self._publication = publication
+
+    def start(self, message: bytes, *, timestamp_offset: int, period_ns: int) -> Keepalive:
+        return self._drain.native.pulse(
+            self._publication.native, message, timestamp_offset=timestamp_offset, period_ns=period_ns
+        )
+
+
+def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) -> Pool:
+    """The client's threads and their pool; whoever holds `resources` owns it all until it is handed over."""
+    section = config[ClientSection]
+    directory = host_aeron.aeron_dir(config.aeron)
+    try:
+        client = resources.enter_context(host_aeron.connect(config.aeron, name=name))
+    except NoMediaDriverError as e:
+        raise no_driver_error(directory) from e
+    shortest_ms, longest_ms = _DRAIN_PAUSES_MS[section.wake_profile]
+    drain = resources.enter_context(
+        Drain(client, name="pool drain", shortest_pause_ms=shortest_ms, longest_pause_ms=longest_ms)
+    )
+    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=_subscribing(drain))
+    feeds = resources.enter_context(DescriptorFeeds(drain.descriptors))
+    runner = make_runner(config.agents, agent, bell=drain)
+    resources.enter_context(runner)
+    control = agent.publication(config.streams.control_channel, config.streams.control_stream_id)
+    assert isinstance(control, AeronPublication)
+    context = SessionContext(
+        agent=agent,
+        keepalives=_Pulses(drain, control),
+        section=section,
+        shm=config.shm,
+        feeds=feeds,
+        descriptor_stream_ids=_ids(config, "descriptor_stream_id_range"),
+        control_stream_ids=_ids(config, "control_stream_id_range"),
+        wake=drain.wake,
+        is_running=lambda: runner.is_running,
+    )
+    return Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+
+
+def _subscribing(drain: Drain) -> Callable[[str, int, Iterable[type[Message]]], Subscription]:
+    """Subscriptions that drop what nobody here wants before Python sees it."""
+
+    def subscribe(channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> Subscription:
+        templates = {(t.schema_id, t.template_id) for kind in wanted for t in templates_of(kind)}
+        return drain.client.add_subscription(channel, stream_id, accept=sorted(templates))
+
+    return subscribe
+
+
+def _ids(config: Config, key: str) -> range:
+    """A range of Aeron streams; producers and the driver agree on it (decision D1)."""
+    ids = config[DriverSection].ranges.get(key)
+    return range(0) if ids is None else range(ids.first, ids.last + 1)
+
+
+def _await_driver(pool: Pool, *, timeout_s: float) -> None:
+    """Makes sure that there is a driver: ours answers, others announce."""
+    deadline = time.monotonic() + timeout_s
+    while not pool.heard_driver:
+        try:
+            pool.driver_status(timeout_s=_ANSWER_S)
+        except NoDriverError:
+            if time.monotonic() > deadline:
+                raise

@@ -1,0 +1,122 @@
+"""``tpool clients``, ``tpool leases``, ``tpool revoke``: who reads, who writes, and ending that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensor_pool.errors import TensorPoolError
+from tensor_pool.ops.cli.asking import admin_client, timeout_option
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_record
+from tensor_pool.ops.cli.watching import print_listing, watch_options
+from tensor_pool.ops.model import as_row, read_clients, read_leases
+
+if TYPE_CHECKING:
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["clients", "leases", "revoke"]
+
+
+@click.command()
+@timeout_option
+@watch_options
+@format_option()
+@config_options
+def clients(config: Config, output_format: OutputFormat, *, timeout_s: float, **watching: Any) -> None:
+    """List who reads and who writes: the holders of leases, producers first.
+
+    \b
+    Examples:
+      tpool clients
+      tpool clients --watch --interval 0.5
+    """  # noqa: D301 - click's mark for text that stays as it is
+    with admin_client(config, timeout_s=timeout_s) as admin:
+        print_listing(
+            lambda: [as_row(row) for row in read_clients(admin)],
+            ["client_id", "role", "streams", "leases", "age_s", "keepalive_age_s"],
+            output_format,
+            **watching,
+        )
+
+
+@click.command()
+@click.option(
+    "--stream", "stream_id", type=click.IntRange(0, 2**32 - 2), metavar="ID", help="Only of this one."
+)
+@timeout_option
+@watch_options
+@format_option()
+@config_options
+def leases(
+    config: Config, output_format: OutputFormat, *, stream_id: int | None, timeout_s: float, **watching: Any
+) -> None:
+    """List the leases of the SHM driver: whose they are, and when they expire.
+
+    \b
+    Examples:
+      tpool leases --stream 10000
+      tpool leases --format jsonl | jq 'select(.keepalive_age_s > 2)'
+    """  # noqa: D301 - see above
+    with admin_client(config, timeout_s=timeout_s) as admin:
+        print_listing(
+            lambda: [as_row(row) for row in read_leases(admin, stream_id)],
+            [
+                "lease_id",
+                "stream_id",
+                "stream",
+                "client_id",
+                "role",
+                "age_s",
+                "keepalive_age_s",
+                "expires_in_s",
+            ],
+            output_format,
+            **watching,
+        )
+
+
+@click.command()
+@click.argument("lease_id", type=click.IntRange(0, 2**64 - 1), metavar="LEASE")
+@click.option("--reason", default="revoked with tpool", show_default=True, help="What its holder is told.")
+@click.option(
+    "--token",
+    default="",
+    envvar="TPOOL_ADMIN_TOKEN",
+    help="The administration token, where the driver has one; better given in TPOOL_ADMIN_TOKEN.",
+)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@timeout_option
+@format_option("table", "json")
+@config_options
+def revoke(
+    config: Config,
+    output_format: OutputFormat,
+    *,
+    lease_id: int,
+    reason: str,
+    token: str,
+    yes: bool,
+    timeout_s: float,
+) -> None:
+    """End LEASE against its holder's will; `tpool leases` lists them.
+
+    A producer's lease ends its epoch: consumers map the next one. The holder may attach again.
+
+    \b
+    Examples:
+      tpool revoke 17
+      tpool revoke 17 --reason "camera is serviced" --yes
+    """  # noqa: D301 - see above
+    with admin_client(config, timeout_s=timeout_s) as admin:
+        found = next((row for row in read_leases(admin) if row.lease_id == lease_id), None)
+        if found is None:
+            raise TensorPoolError(f"there is no lease {lease_id}", hint="`tpool leases` lists them")
+        stream = found.stream or f"stream {found.stream_id}"
+        question = f"Revoke lease {lease_id} of {found.role} {found.client_id} on {stream}?"
+        if not yes:
+            click.confirm(question, default=False, abort=True, err=True)
+        admin.revoke(found.stream_id, lease_id, token=token, reason=reason)
+    print_record({"revoked": lease_id, **as_row(found)}, output_format)

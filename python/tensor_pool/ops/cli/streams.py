@@ -1,0 +1,62 @@
+"""``tpool streams``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensor_pool.ops.cli.asking import admin_client, timeout_option
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.watching import print_listing, watch_options
+from tensor_pool.ops.model import as_row, read_streams
+
+if TYPE_CHECKING:
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["streams"]
+
+_COLUMNS = (
+    "stream_id",
+    "name",
+    "dtype",
+    "shape",
+    "rate_hz",
+    "mb_per_s",
+    "consumers",
+    "producer_id",
+    "current_seq",
+    "activity_age_s",
+)
+
+
+@click.command()
+@timeout_option
+@watch_options
+@format_option()
+@config_options
+def streams(config: Config, output_format: OutputFormat, *, timeout_s: float, **watching: Any) -> None:
+    """List the streams of the SHM driver: what they carry, how fast, for whom.
+
+    \b
+    Examples:
+      tpool streams --watch
+      tpool streams --format json | jq '.[] | select(.consumers == 0).name'
+    """  # noqa: D301 - click's mark for text that stays as it is
+    with admin_client(config, timeout_s=timeout_s) as admin:
+
+        def rows() -> list[dict[str, Any]]:
+            found = [as_row(row) for row in read_streams(admin)]
+            return [_for_people(row) for row in found] if output_format == "table" else found
+
+        print_listing(rows, _COLUMNS, output_format, **watching)
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    bytes_per_s, shape = row["bytes_per_s"], row["shape"]
+    return {
+        **row,
+        "shape": None if shape is None else "x".join(map(str, shape)),
+        "mb_per_s": None if bytes_per_s is None else round(bytes_per_s / 1e6, 1),
+    }

@@ -1,0 +1,175 @@
+"""``tpool tap``."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_json, print_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+    from tensor_pool.ops.tap import Tap, Tapped
+
+__all__ = ["tap"]
+
+_SOURCES: Final = (
+    "control",
+    "announce",
+    "descriptor",
+    "qos",
+    "metadata",
+    "meta",
+    "service_control",
+    "service_status",
+)
+_SHORTEST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.02
+_LONGEST_LINE: Final = 400
+
+
+@click.command()
+@click.argument("sources", nargs=-1, type=click.Choice(_SOURCES), metavar="[SOURCE]...")
+@click.option(
+    "--stream", "stream_ids", type=click.IntRange(0, 2**32 - 1), multiple=True, help="Only of this stream id."
+)
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Only messages of this name.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many messages.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, max=1e9, min_open=True), help="End after so many seconds."
+)
+@format_option()
+@config_options
+def tap(
+    config: Config,
+    output_format: OutputFormat,
+    *,
+    sources: tuple[str, ...],
+    stream_ids: tuple[int, ...],
+    types: tuple[str, ...],
+    count: int | None,
+    seconds: float | None,
+) -> None:
+    """Show the messages that pass by, decoded, until Ctrl-C, --count or --seconds.
+
+    SOURCE is control, announce, descriptor, qos, metadata (or meta), service_control or service_status; all
+    of them when none is given. Listening disturbs nobody: a tap that is too slow loses messages, and says at
+    the end how often. Messages that are not ours are counted and shown by their header.
+
+    \b
+    Examples:
+      tpool tap control
+      tpool tap qos --stream 10000 --format jsonl | jq .fields.current_seq
+      tpool tap --type ShmPoolAnnounce --type ShmAttachRequest --count 10
+    """  # noqa: D301 - click's mark for text that stays as it is
+    if output_format == "json" and count is None and seconds is None:
+        raise click.UsageError(
+            "a JSON document must have an end; add --count or --seconds, or take --format jsonl"
+        )
+    from tensor_pool.host.aeron import connect, open_media_driver  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.ops.tap import SOURCES, Filter, Tap, endpoints  # noqa: PLC0415
+
+    names = tuple("metadata" if source == "meta" else source for source in sources) or SOURCES
+    only = Filter(frozenset(stream_ids), _checked_types(types))
+    external = msgspec.structs.replace(config.aeron, media_driver="external")
+    open_media_driver(external).close()  # says at once when there is none, instead of waiting for one
+    with (
+        connect(config.aeron, name="tpool tap") as client,
+        Tap(client, endpoints(config.streams, names), only=only) as tapping,
+    ):
+        try:
+            _print(_messages(tapping, count, seconds), output_format)
+        finally:
+            _print_summary(tapping)
+
+
+def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterator[Tapped]:
+    """What comes, with pauses that grow while nothing does."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    shown, pause_s = 0, _SHORTEST_PAUSE_S
+    while deadline is None or time.monotonic() < deadline:
+        found = tapping.poll()
+        for tapped in found:
+            yield tapped
+            shown += 1
+            if shown == count:
+                return
+        pause_s = _SHORTEST_PAUSE_S if found else min(2 * pause_s, _LONGEST_PAUSE_S)
+        if not found:
+            time.sleep(pause_s)
+
+
+def _print(messages: Iterator[Tapped], output_format: OutputFormat) -> None:
+    if output_format == "json":
+        print_json([_row(tapped) for tapped in messages])
+        return
+    for tapped in messages:
+        if output_format == "jsonl":
+            print_record(_row(tapped), "jsonl")
+        else:
+            click.echo(_line(tapped))
+        sys.stdout.flush()
+
+
+def _row(tapped: Tapped) -> dict[str, Any]:
+    return {"at": _time(tapped), **msgspec.structs.asdict(tapped)}
+
+
+def _line(tapped: Tapped) -> str:
+    """One line for people; a long announce is cut, JSON has all of it."""
+    if tapped.fields is None:
+        header = tapped.header or {}
+        what = f"schema {header.get('schema_id', '?')} template {header.get('template_id', '?')}"
+        told = f"{what}, {tapped.bytes} bytes: {tapped.error}"
+    else:
+        told = f"{tapped.message}  " + " ".join(f"{name}={_short(v)}" for name, v in tapped.fields.items())
+    line = f"{_time(tapped)[11:23]}  {tapped.source:<10}  {told}"
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 4]} ..."
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, dict):
+        return "{" + " ".join(f"{name}={_short(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_short, value)) + "]"
+    # A text of a peer stays on its line, whatever is in it.
+    return ascii(value) if isinstance(value, str) and not value.isprintable() else str(value)
+
+
+def _time(tapped: Tapped) -> str:
+    return datetime.fromtimestamp(tapped.realtime_ns / 1e9, tz=UTC).isoformat(timespec="microseconds")
+
+
+def _checked_types(types: tuple[str, ...]) -> frozenset[str]:
+    from tensor_pool import wire  # noqa: PLC0415 - see above
+    from tensor_pool.ops.tap import known_types  # noqa: PLC0415
+
+    known = {layout.name for kind in wire.message_types() for layout in wire.message_layouts(kind)}
+    try:
+        return known_types(types, known)
+    except KeyError as e:
+        lower = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(e.args[0], lower, n=1)
+        hint = f"; did you mean {lower[near[0]]}?" if near else ""
+        raise click.UsageError(f"there is no message {e.args[0]}{hint}") from None
+
+
+def _print_summary(tapping: Tap) -> None:
+    counts = tapping.counts
+    click.echo(
+        f"{counts.messages} messages, {counts.shown} shown, {counts.unknown} not ours, "
+        f"{counts.malformed} malformed, {counts.lost_images} publications gone or too fast",
+        err=True,
+    )

@@ -1,0 +1,45 @@
+"""``tpool up``: everything that a host needs, in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tensor_pool.ops.cli.options import config_options
+from tensor_pool.ops.cli.serving import serve_until_stopped
+
+if TYPE_CHECKING:
+    from tensor_pool.config import Config
+
+__all__ = ["up"]
+
+
+@click.command()
+@config_options
+@click.pass_context
+def up(ctx: click.Context, /, *, config: Config) -> None:
+    """Start a media driver and an SHM driver in the foreground, until Ctrl-C or SIGTERM.
+
+    A media driver that serves the directory already is used as it is. Programs then find everything with
+    tensor_pool.connect().
+    """
+    import contextlib  # noqa: PLC0415 - `tpool up --help` needs none of it
+
+    from tensor_pool.driver import Driver  # noqa: PLC0415
+    from tensor_pool.host.aeron import aeron_dir, open_media_driver  # noqa: PLC0415
+    from tensor_pool.transport import is_alive  # noqa: PLC0415
+
+    directory = aeron_dir(config.aeron)
+    with contextlib.ExitStack() as resources:
+        started = not is_alive(directory)
+        if started:
+            config = config.replace({"aeron.media_driver": "embedded", "aeron.dir": directory})
+            resources.enter_context(open_media_driver(config.aeron))
+        running = resources.enter_context(Driver(config))
+        click.echo(f"aeron-dir={directory} directory={running.directory}")
+        click.echo(f"media driver: {'started here' if started else 'was running'}; stop with Ctrl-C")
+        click.echo(
+            f'programs join with tensor_pool.connect("{directory}"), or connect() if it is the default one'
+        )
+        ctx.exit(serve_until_stopped(running))

@@ -1,0 +1,100 @@
+"""``--watch``: the same listing again and again, for people and for programs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tensor_pool.ops.cli.output import print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["print_listing", "watch_options"]
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+_CLEAR = "\033[H\033[2J"
+
+
+def watch_options(command: CommandT) -> CommandT:
+    """Add ``--watch``, ``--interval`` and ``--count`` to a command, for `print_listing`.
+
+    Example:
+        >>> @click.command
+        ... @watch_options
+        ... def listing(**options: Any) -> None: ...
+        >>> [option.opts[0] for option in listing.params]
+        ['--watch', '--interval', '--count']
+    """
+    options = (
+        click.option(
+            "--count",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="With --watch: end after so many listings; without it, at Ctrl-C.",
+        ),
+        click.option(
+            "--interval",
+            type=click.FloatRange(0.1, 3600),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="With --watch: how often.",
+        ),
+        click.option("--watch", is_flag=True, help="Print it again and again; JSON lines say when."),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def print_listing(
+    rows: Callable[[], Sequence[Mapping[str, Any]]],
+    columns: Sequence[str],
+    output_format: OutputFormat,
+    *,
+    watch: bool,
+    interval: float,
+    count: int | None,
+    pause: Callable[[float], object] = time.sleep,
+) -> None:
+    """Print a listing once, or again and again.
+
+    On a terminal each table takes the place of the last one; in a pipe they follow each other. Rows of JSON
+    lines get the time as ``at``.
+
+    Raises:
+        click.UsageError: An endless JSON document is asked for.
+
+    Example:
+        >>> print_listing(lambda: [{"id": 1}], ["id"], "jsonl", watch=False, interval=1, count=None)
+        {"id": 1}
+    """
+    if not watch:
+        print_rows(rows(), columns, output_format)
+        return
+    if output_format == "json":
+        raise click.UsageError("--watch has no end, and a JSON document must have one; take --format jsonl")
+    done = 0
+    while True:
+        at = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        found = rows()
+        if output_format == "jsonl":
+            print_rows(({"at": at, **row} for row in found), columns, "jsonl")
+        else:
+            is_terminal = sys.stdout.isatty()
+            click.echo(f"{_CLEAR}{at}" if is_terminal else at)
+            print_rows(found, columns, "table")
+            click.echo()
+            sys.stdout.flush()
+        done += 1
+        if done == count:
+            return
+        pause(interval)

@@ -1,0 +1,279 @@
+"""What a program reads with."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ClosedError, NoStreamError
+from tensor_pool.pool.frame import Frame
+from tensor_pool.wire.messages import FrameProgressState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensor_pool import _native
+    from tensor_pool.pool.metadata import MetadataView
+    from tensor_pool.pool.pacing import RateGate
+    from tensor_pool.pool.sessions.consumer import ConsumerSession
+    from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
+    from tensor_pool.pool.stats import ConsumerStats
+
+__all__ = ["Consumer"]
+
+_SLICE_S: Final = 0.1
+"""The longest sleep: a ring that is replaced meanwhile is noticed after that."""
+_LAG_CHECK_FRAMES: Final = 64
+"""How many frames in a row come without waiting before a consumer asks how far behind it is."""
+
+
+class Consumer(Closing):
+    """Reads the frames of one stream where they lie. Made by `Pool.consumer`; for one thread at a time.
+
+    It never holds the producer up: what it doesn't read in time is lost, and counted in `stats`. A driver or
+    a producer that starts again is followed by itself.
+
+    Example:
+        >>> import numpy as np, tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool, pool.producer("a", dtype="uint8", shape=(4,)) as out:
+        ...     inp = pool.consumer("a")
+        ...     for value in range(3):
+        ...         _ = out.publish(np.full(4, value, "uint8"))
+        ...     [int(inp.poll(timeout=5.0).copy()[0]) for _ in range(3)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, session: ConsumerSession, *, spin_s: float) -> None:
+        self._session = session
+        self._ledger = session.ledger
+        self._spin_s = spin_s
+        self._closed = False
+        self._in_a_row = 0
+        self._last_described: tuple[int, int] | None = None
+
+    # --- frames -----------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float | None = None) -> Frame | None:
+        """The next frame, or None when none comes within `timeout` seconds (at once when left out).
+
+        Raises:
+            ClosedError: The consumer or its pool was closed.
+        """
+        frame = self._take()
+        if frame is not None or not timeout:
+            return frame
+        deadline = time.monotonic() + timeout
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._wait(left_s)
+            frame = self._take()
+            if frame is not None:
+                return frame
+        return None
+
+    def latest(self) -> Frame | None:
+        """The newest frame, unless it was taken already; what lies between counts as skipped, not as lost."""
+        reader = self._session.reader
+        if reader is not None:
+            try:
+                newest = reader.newest()
+                if newest is not None and newest > reader.next_seq:
+                    reader.seek(newest)
+            except ClosedError:
+                pass
+        return self._take()
+
+    def __iter__(self) -> Iterator[Frame]:
+        """All frames from now on; ends when the consumer is closed."""
+        while not self._closed:
+            try:
+                frame = self.poll(timeout=_SLICE_S)
+            except ClosedError:
+                return
+            if frame is not None:
+                yield frame
+
+    def poll_progress(self, timeout: float | None = None) -> _native.FramePrefix | None:
+        """What there is of a frame that is still being written, newest first; needs ``progress=True``.
+
+        Provisional: a private copy of the part that its producer has reported. Only `poll` gives the frame.
+
+        Raises:
+            ClosedError: The consumer or its pool was closed.
+        """
+        session = self._session
+        deadline = time.monotonic() + (timeout or 0.0)
+        while True:
+            while session.progress:
+                tracked = session.progress.pop()
+                session.progress.clear()  # older news of the same frame, or of earlier ones
+                reader = session.reader
+                if reader is None or tracked.state is FrameProgressState.COMPLETE:
+                    continue
+                try:
+                    prefix = reader.read_prefix(tracked.seq, tracked.payload_bytes_filled)
+                except ClosedError:
+                    continue
+                if prefix is not None:
+                    return prefix
+            self._check_open()
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            with session.changed:
+                if not session.progress:
+                    session.changed.wait(min(left_s, _SLICE_S))
+
+    def _take(self) -> Frame | None:
+        ledger = self._ledger
+        if ledger.unjudged is not None:
+            ledger.judge_last()
+        session = self._session
+        reader = session.reader
+        if reader is None:
+            self._check_open()
+            return None
+        private = session.streams.private
+        try:
+            native = reader.poll() if private is None else self._take_described(reader, private)
+            if session.gate is not None and private is None:
+                native = _thin_out(reader, session.gate, native)
+        except ClosedError:
+            self._check_open()
+            return None
+        if native is None:
+            self._in_a_row = 0
+            return None
+        session.last_seq = native.seq
+        self._in_a_row += 1
+        if self._in_a_row >= _LAG_CHECK_FRAMES:
+            self._in_a_row = 0
+            self._resync(reader)
+        frame = Frame(native, ledger, session.streams.log if private is None else private.log)
+        ledger.delivered += 1
+        ledger.unjudged = frame
+        return frame
+
+    def _take_described(
+        self, reader: _native.RingReader, private: PrivateDescriptors
+    ) -> _native.Frame | None:
+        """On a stream of its own the producer chooses what a consumer gets: only what is described."""
+        epoch = reader.address.epoch
+        last = self._last_described
+        after = last[1] if last is not None and last[0] == epoch else None
+        while (descriptor := private.log.after(epoch, after)) is not None:
+            after = descriptor.seq
+            self._last_described = (epoch, after)
+            native = reader.read(after)
+            if native is not None:
+                reader.seek(after + 1)
+                return native
+        return None
+
+    def _resync(self, reader: _native.RingReader) -> None:
+        """Skips to the newest frame when too far behind [WIRE-15.4-4]."""
+        session = self._session
+        limit = session.options.max_outstanding_seq_gap
+        newest = reader.newest()
+        if limit and newest is not None and newest - reader.next_seq > limit:
+            session.skipped += newest - reader.next_seq
+            session.resyncs += 1
+            reader.seek(newest)
+
+    def _wait(self, timeout_s: float) -> None:
+        session = self._session
+        reader = session.reader
+        if reader is None:
+            with session.changed:
+                if session.reader is None:
+                    session.changed.wait(min(timeout_s, _SLICE_S))
+            return
+        try:
+            reader.wait(min(timeout_s, _SLICE_S))
+        except ClosedError:
+            self._check_open()
+
+    # --- the stream -------------------------------------------------------------------------------------
+
+    @property
+    def stream_id(self) -> int | None:
+        """The stream's id; None until the driver has told it."""
+        return self._session.attachment.stream_id
+
+    @property
+    def name(self) -> str:
+        """The stream's name, empty when it was asked for by id."""
+        return self._session.wish.name
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the stream's memory is mapped now."""
+        return self._session.reader is not None
+
+    @property
+    def metadata(self) -> MetadataView:
+        """What the producer says of the stream; behaves like a dict."""
+        return self._session.metadata
+
+    @property
+    def stats(self) -> ConsumerStats:
+        """What it has read and lost so far."""
+        return self._session.stats()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def session(self) -> ConsumerSession:
+        """Its part on the agent's thread; for other parts of the library."""
+        return self._session
+
+    def wait_for_stream(self, timeout: float) -> Self:
+        """Waits until the stream is there.
+
+        Raises:
+            NoStreamError: Nobody produces it within `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while not self.mapped:
+            self._check_open()
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self._no_stream()
+            self._wait(left_s)
+        return self
+
+    def _no_stream(self) -> NoStreamError:
+        refusal = self._session.attachment.last_refusal
+        said = f" (the driver says {refusal})" if refusal else ""
+        return NoStreamError(
+            f"nobody produces stream {self._session.wish.label}{said}",
+            hint="`tpool streams` lists what is there; names must match exactly",
+        )
+
+    def close(self) -> None:
+        """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
+        if not self._closed:
+            self._closed = True
+            self._session.context.run(self._session.close)
+
+    def _check_open(self) -> None:
+        if self._session.dead is not None:
+            raise self._session.dead
+        if self._closed:
+            raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "mapped" if self.mapped else "waiting"
+        return f"<Consumer of stream {self._session.wish.label}, {state}>"
+
+
+def _thin_out(
+    reader: _native.RingReader, gate: RateGate, native: _native.Frame | None
+) -> _native.Frame | None:
+    """Passes frames over until one is due."""
+    while native is not None and not gate.accept(native.timestamp_ns):
+        native = reader.poll()
+    return native

@@ -1,0 +1,30 @@
+"""From announces to the ring that is mapped."""
+
+from __future__ import annotations
+
+from tensor_pool.pool.mapping.actions import (
+    Ignore,
+    IgnoreReason,
+    Map,
+    MappingAction,
+    MappingPhase,
+    Refresh,
+    Remap,
+    Unmap,
+)
+from tensor_pool.pool.mapping.announced import ring_address, untimely
+from tensor_pool.pool.mapping.state import MappingState
+
+__all__ = [
+    "Ignore",
+    "IgnoreReason",
+    "Map",
+    "MappingAction",
+    "MappingPhase",
+    "MappingState",
+    "Refresh",
+    "Remap",
+    "Unmap",
+    "ring_address",
+    "untimely",
+]

@@ -1,0 +1,318 @@
+"""A program's connection to the streams of its host."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from tensor_pool.closing import Closing
+from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
+from tensor_pool.errors import ClosedError, ConfigError, NoDriverError
+from tensor_pool.pool.consumer import Consumer
+from tensor_pool.pool.producer import Producer
+from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
+from tensor_pool.pool.sessions.lease import StreamWish
+from tensor_pool.pool.sessions.once import Once
+from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
+from tensor_pool.pool.streams import StreamInfo, stream_info
+from tensor_pool.wire.messages import (
+    DriverStatus,
+    GetDriverStatus,
+    ListStreams,
+    Mode,
+    ResponseCode,
+    Role,
+    StreamsListed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from tensor_pool.pool.sessions.session import SessionContext, StreamSession
+    from tensor_pool.wire import Message
+
+__all__ = ["Pool"]
+
+_LATENCY_SPIN_S: Final = 0.001
+_MAX_NAME_BYTES: Final = 255
+
+
+class Pool(Closing):
+    """A program's connection to the streams of its host. Made by `tensor_pool.connect`.
+
+    May be shared by threads. Closing it closes its producers and consumers.
+
+    Example:
+        >>> import numpy as np, tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool:
+        ...     out = pool.producer("camera-1", dtype="uint8", shape=(2, 2))
+        ...     _ = out.publish(np.eye(2, dtype="uint8"))
+        ...     pool.consumer("camera-1").poll(timeout=5.0).copy().tolist()
+        [[1, 0], [0, 1]]
+    """
+
+    def __init__(self, context: SessionContext, *, aeron_dir: str, close: Callable[[], None]) -> None:
+        self._context = context
+        self._aeron_dir = aeron_dir
+        self._close = close
+        self._closed = False
+        self._streams: list[Producer | Consumer] = []
+
+    @property
+    def aeron_dir(self) -> str:
+        """The media driver's directory; other processes join with ``connect(aeron_dir=...)``."""
+        return self._aeron_dir
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def heard_driver(self) -> bool:
+        """Whether a driver has answered or announced anything since the connection was made."""
+        return self._context.agent.heard_driver_ns is not None
+
+    # --- streams ------------------------------------------------------------------------------------
+
+    def producer(
+        self,
+        stream: str | int,
+        *,
+        dtype: DTypeLike | Dtype | None = None,
+        shape: Sequence[int] | None = None,
+        max_bytes: int | None = None,
+        slots: int | None = None,
+        pools: Sequence[int] | None = None,
+        rate_hz: float | None = None,
+        consumer_latency_s: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        order: Literal["C", "F"] = "C",
+        clock: Literal["monotonic", "realtime"] = "monotonic",
+        hugepages: bool | None = None,
+        lock_memory: bool = False,
+        stamp_descriptors: bool = False,
+        flush: Callable[[NDArray[Any]], object] | None = None,
+    ) -> Producer:
+        """The right to publish a stream, exclusively, with memory that fits its frames.
+
+        Args:
+            stream: Its name, or its id.
+            dtype: Element type of its frames.
+            shape: Shape of its largest frame; with `dtype` it chooses the pools.
+            max_bytes: The largest frame in bytes, instead of `dtype` and `shape`.
+            slots: How many frames the ring holds; a power of two.
+            pools: Slot sizes in bytes, instead of what is chosen.
+            rate_hz: Frames a second, and
+            consumer_latency_s: how long a consumer may take: chooses the number of slots.
+            metadata: What consumers should know; see `Producer.metadata`.
+            order: Memory order of its frames.
+            clock: Which clock stamps frames that come without a time.
+            hugepages: Insist on huge pages.
+            lock_memory: Keep the memory from being swapped out.
+            stamp_descriptors: Say in each descriptor when it was sent.
+            flush: Called with a claimed slot's array before it is committed, for devices whose writes the CPU
+                does not see by itself.
+
+        Raises:
+            AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text tells.
+            NoDriverError: No driver answers.
+        """
+        wish = StreamWish(
+            role=Role.PRODUCER,
+            **_name_or_id(stream),
+            dtype=Dtype.UNKNOWN if dtype is None else _wire_dtype(dtype),
+            major_order=MajorOrder.ROW if order == "C" else MajorOrder.COLUMN,
+            shape=tuple(shape or ()),
+            max_frame_bytes=max_bytes,
+            nslots=slots,
+            rate_hz=rate_hz,
+            consumer_latency_s=consumer_latency_s,
+            pools=tuple(pools or ()),
+            require_hugepages=hugepages,
+        )
+        options = ProducerOptions(
+            metadata=dict(metadata or {}),
+            realtime=clock == "realtime",
+            lock_memory=lock_memory,
+            stamp_descriptors=stamp_descriptors,
+        )
+        session = ProducerSession(self._context, wish, options)
+        self._start(session)
+        writer = session.writer
+        if writer is not None:
+            writer.prefault(lock=lock_memory)  # here, and not in the first frames (decision D19)
+        producer = Producer(session, flush=flush)
+        self._streams.append(producer)
+        return producer
+
+    def consumer(
+        self,
+        stream: str | int,
+        *,
+        start: Literal["latest", "oldest"] | int = "latest",
+        mode: Literal["stream", "rate_limited"] = "stream",
+        max_rate_hz: int = 0,
+        progress: bool = False,
+        own_stream: bool = False,
+        attach: bool = True,
+        copy_mode: bool = False,
+        relaxed_stride: bool = False,
+        max_outstanding_seq_gap: int | None = None,
+        wait_s: float | None = None,
+    ) -> Consumer:
+        """A reader of a stream. The stream may appear later; it is followed as soon as it does.
+
+        Args:
+            stream: Its name, or its id.
+            start: The newest frame that is there, the oldest, or a sequence number.
+            mode: ``"rate_limited"`` for at most `max_rate_hz` frames a second.
+            max_rate_hz: See `mode`.
+            progress: Follow frames while they are written.
+            own_stream: Ask the producer for a descriptor stream of one's own.
+            attach: False follows announces without a lease: for deployments without a driver.
+            copy_mode: Read with system calls, as private copies: survives files that shrink.
+            relaxed_stride: Accept pool strides that are any multiple of 64.
+            max_outstanding_seq_gap: Skip to the newest frame when this many behind; 0 never.
+            wait_s: Wait so long for the stream to be there.
+
+        Raises:
+            AttachRefusedError: The driver refuses.
+            NoDriverError: No driver answers.
+            NoStreamError: Nobody produces it within `wait_s`.
+        """
+        section = self._context.section
+        gap = section.max_outstanding_seq_gap if max_outstanding_seq_gap is None else max_outstanding_seq_gap
+        options = ConsumerOptions(
+            start=start,
+            mode=Mode.STREAM if mode == "stream" else Mode.RATE_LIMITED,
+            max_rate_hz=max_rate_hz,
+            progress=progress,
+            own_stream=own_stream,
+            attach=attach,
+            copy_mode=copy_mode,
+            relaxed_stride=relaxed_stride,
+            max_outstanding_seq_gap=gap,
+        )
+        session = ConsumerSession(
+            self._context, StreamWish(role=Role.CONSUMER, **_name_or_id(stream)), options
+        )
+        self._start(session)
+        consumer = Consumer(session, spin_s=_LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0)
+        self._streams.append(consumer)
+        if wait_s is not None:
+            try:
+                consumer.wait_for_stream(wait_s)
+            except BaseException:
+                consumer.close()
+                raise
+        return consumer
+
+    def streams(self) -> list[StreamInfo]:
+        """What is there: id, name, dtype, shape, rate, epoch, clients.
+
+        Raises:
+            NoDriverError: No driver answers.
+
+        Example:
+            >>> import tensor_pool as tp
+            >>> with tp.connect(embedded=True) as pool, pool.producer("a", dtype="uint8", shape=(4,)):
+            ...     [(stream.name, stream.shape, stream.dtype) for stream in pool.streams()]
+            [('a', (4,), 'uint8')]
+        """
+        found: list[StreamInfo] = []
+        while True:
+            answer = self.request(
+                ListStreams(correlation_id=0, client_id=self._context.agent.client_id(), offset=len(found))
+            )
+            assert isinstance(answer, StreamsListed)
+            found += [stream_info(entry) for entry in answer.streams]
+            if not answer.streams or len(found) >= answer.total_count or answer.code is not ResponseCode.OK:
+                return found
+
+    def driver_status(self, timeout_s: float | None = None) -> DriverStatus:
+        """What the driver is and does.
+
+        Raises:
+            NoDriverError: No driver answers.
+        """
+        request = GetDriverStatus(correlation_id=0, client_id=self._context.agent.client_id())
+        answer = self.request(request, timeout_s=timeout_s)
+        assert isinstance(answer, DriverStatus)
+        return answer
+
+    def request(self, message: Message, *, timeout_s: float | None = None) -> Message:
+        """Sends a request of schema 906 and waits for its answer; the correlation id is filled in.
+
+        Raises:
+            NoDriverError: No driver answers in time.
+        """
+        agent = self._context.agent
+        answer: Once[Message] = Once()
+        message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
+        self._context.submit(lambda: agent.send(message, answer_to=answer))
+        given = answer.wait(self._timeout_s() if timeout_s is None else timeout_s)
+        if given is None:
+            raise no_driver_error(self._aeron_dir)
+        return given
+
+    def _start(self, session: StreamSession) -> None:
+        self._check_open()
+        self._context.submit(lambda: session.agent.add(session))
+        try:
+            answered = session.ready.wait(self._timeout_s())
+        except BaseException:
+            self._context.submit(session.close)
+            raise
+        if answered is None:
+            self._context.submit(session.close)
+            raise no_driver_error(self._aeron_dir)
+
+    def _timeout_s(self) -> float:
+        return self._context.section.attach_timeout_ms / 1000
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the pool was closed", hint="connect again with tensor_pool.connect()")
+
+    def close(self) -> None:
+        """Closes its producers and consumers and the connection; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        for stream in self._streams:
+            stream.close()
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<Pool at {self._aeron_dir}{', closed' if self._closed else ''}, process {os.getpid()}>"
+
+
+def no_driver_error(aeron_dir: str) -> NoDriverError:
+    """What to say when nobody answers."""
+    return NoDriverError(
+        "no SHM driver answers",
+        where=aeron_dir,
+        hint="start one with `tpool up`, or use tensor_pool.connect(embedded=True)",
+    )
+
+
+def _name_or_id(stream: str | int) -> dict[str, Any]:
+    if isinstance(stream, str):
+        if not stream or not stream.isascii() or not stream.isprintable() or len(stream) > _MAX_NAME_BYTES:
+            raise ConfigError(
+                f"{stream!r} can't be the name of a stream",
+                hint=f"use 1 to {_MAX_NAME_BYTES} printable ASCII characters",
+            )
+        return {"name": stream}
+    if not 0 < stream < 2**32 - 1:
+        raise ConfigError(f"{stream} can't be the id of a stream", hint="ids go from 1 to 4294967294")
+    return {"stream_id": int(stream)}
+
+
+def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
+    return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)

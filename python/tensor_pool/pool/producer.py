@@ -1,0 +1,268 @@
+"""What a program publishes with."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tensor_pool.closing import Closing
+from tensor_pool.datatypes import Dtype, from_numpy
+from tensor_pool.errors import ClosedError, FrameTooLargeError
+from tensor_pool.pool.claim import ClaimedSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+    from typing_extensions import Buffer
+
+    from tensor_pool import _native
+    from tensor_pool.pool.metadata import MetadataSource
+    from tensor_pool.pool.sessions.producer import ProducerSession
+    from tensor_pool.pool.stats import ProducerStats
+
+__all__ = ["Producer"]
+
+_SLICE_S: Final = 0.02
+_PROGRESS_UNITS: Final = {False: 0, True: 0, "rows": 1, "columns": 2}
+
+ProgressUnit = Literal[False, True, "rows", "columns"]
+
+
+class Producer(Closing):
+    """Publishes the frames of one stream, as the only one who may. Made by `Pool.producer`.
+
+    It never waits for consumers. May be used by several threads, one frame at a time.
+
+    Example:
+        >>> import numpy as np, tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool:
+        ...     with pool.producer("camera-1", dtype="uint16", shape=(480, 640)) as out:
+        ...         first = out.publish(np.zeros((480, 640), "uint16"))
+        ...         with out.claim((480, 640), "uint16") as slot:
+        ...             slot.array[...] = 7
+        ...         first, out.stats.frames
+        (0, 2)
+    """
+
+    def __init__(self, session: ProducerSession, *, flush: Callable[[NDArray[Any]], object] | None) -> None:
+        self._session = session
+        self._flush = flush
+        self._closed = False
+
+    # --- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        array: Buffer,
+        *,
+        dtype: DTypeLike | Dtype | None = None,
+        timestamp_ns: int | None = None,
+        trace_id: int | None = None,
+        progress: bool = False,
+    ) -> int:
+        """Copies an array into the stream and returns its sequence number.
+
+        Args:
+            array: Anything with a buffer: NumPy arrays, bytes, memoryviews. Copied before the call returns.
+            dtype: What the elements are, where the buffer doesn't tell, as with bytes.
+            timestamp_ns: When it was taken; now when left out.
+            trace_id: Travels with the frame's descriptor.
+            progress: Tell consumers also when the copy begins and ends, for those who wait for that.
+
+        Raises:
+            FrameTooLargeError: Larger than every pool of the stream. Counted, nothing is written.
+            LeaseLostError: There is no lease, and none came in time.
+            ClosedError: The producer was closed.
+        """
+        session = self._session
+        if timestamp_ns is None and session.stamps_realtime:
+            timestamp_ns = time.time_ns()
+        if progress:
+            return self._publish_with_progress(array, dtype, timestamp_ns, trace_id)
+        while True:
+            writer = session.writer or self._wait_for_writer()
+            quiet = bool(session.private_sinks)
+            try:
+                seq = writer.publish(
+                    array,
+                    dtype=None if dtype is None else _wire_dtype(dtype),
+                    timestamp_ns=timestamp_ns,
+                    meta_version=session.meta_version,
+                    trace_id=trace_id,
+                    ring=not quiet,
+                )
+            except ClosedError:
+                self._check_open()
+                session.forget(writer)
+                continue
+            except FrameTooLargeError:
+                session.too_large += 1
+                raise
+            if quiet:
+                session.tell_privately(writer, seq, timestamp_ns, trace_id)
+            return seq
+
+    def claim(
+        self,
+        shape: Sequence[int],
+        dtype: DTypeLike | Dtype,
+        *,
+        order: Literal["C", "F"] = "C",
+        timestamp_ns: int | None = None,
+        trace_id: int | None = None,
+        progress: ProgressUnit = False,
+    ) -> ClaimedSlot:
+        """The next slot, to be filled in place: no copy at all.
+
+        Args:
+            shape: The frame's shape.
+            dtype: The frame's element type.
+            order: Memory order of its array.
+            timestamp_ns: When it was taken; now when left out.
+            trace_id: Travels with the frame's descriptor.
+            progress: Let consumers follow while it is filled (`ClaimedSlot.progress`): in rows, in columns,
+                or in bytes (True).
+
+        Raises:
+            FrameTooLargeError: Larger than every pool of the stream.
+            ClaimError: Another claim is still open.
+            LeaseLostError: There is no lease, and none came in time.
+        """
+        session = self._session
+        if timestamp_ns is None and session.stamps_realtime:
+            timestamp_ns = time.time_ns()
+        while True:
+            writer = session.writer or self._wait_for_writer()
+            try:
+                claim = writer.claim(
+                    shape,
+                    _wire_dtype(dtype),
+                    order=order,
+                    timestamp_ns=timestamp_ns,
+                    meta_version=session.meta_version,
+                    trace_id=trace_id,
+                    progress_unit=_PROGRESS_UNITS[progress],
+                )
+            except ClosedError:
+                self._check_open()
+                session.forget(writer)
+                continue
+            except FrameTooLargeError:
+                session.too_large += 1
+                raise
+            return self._slot(writer, claim, timestamp_ns, trace_id, reports=progress is not False)
+
+    def _slot(
+        self,
+        writer: _native.RingWriter,
+        claim: _native.Claim,
+        timestamp_ns: int | None,
+        trace_id: int | None,
+        *,
+        reports: bool,
+    ) -> ClaimedSlot:
+        session = self._session
+        report = session.progress_reporter(writer, claim) if reports else None
+
+        def after_commit(seq: int) -> None:
+            if session.private_sinks:
+                session.tell_privately(writer, seq, timestamp_ns, trace_id)
+            else:
+                writer.ring()
+
+        return ClaimedSlot(
+            claim,
+            progress=report,
+            flush=self._flush,
+            after_commit=after_commit,
+            on_abort=session.count_abort,
+        )
+
+    def _publish_with_progress(
+        self, array: Buffer, dtype: DTypeLike | Dtype | None, timestamp_ns: int | None, trace_id: int | None
+    ) -> int:
+        import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
+
+        values = np.asarray(array)
+        kind = from_numpy(values.dtype) if dtype is None else _wire_dtype(dtype)
+        slot = self.claim(values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True)
+        with slot:
+            slot.array[...] = values
+        return slot.seq
+
+    # --- the stream ---------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The stream's name, empty when it has none."""
+        return self._session.wish.name
+
+    @property
+    def stream_id(self) -> int:
+        """The stream's id."""
+        stream_id = self._session.attachment.stream_id
+        assert stream_id is not None, "a producer is made after the driver has told the id"
+        return stream_id
+
+    @property
+    def epoch(self) -> int | None:
+        """The stream's present epoch; None while there is no lease."""
+        lease = self._session.attachment.lease
+        return None if lease is None else lease.epoch
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest payload that fits."""
+        return (self._session.writer or self._wait_for_writer()).max_payload_bytes
+
+    @property
+    def metadata(self) -> MetadataSource:
+        """What consumers should know of the stream; behaves like a dict.
+
+        Every change is a new version, which the frames published after it name.
+        """
+        return self._session.metadata
+
+    @property
+    def stats(self) -> ProducerStats:
+        """What it has done so far."""
+        return self._session.stats()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Gives the stream back; consumers see its end. May be called again."""
+        if not self._closed:
+            self._closed = True
+            self._session.context.run(self._session.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the producer of stream {self._session.wish.label} was closed")
+
+    def _wait_for_writer(self) -> _native.RingWriter:
+        """Waits for a new lease as the policy says; producers wait for their driver, never for consumers."""
+        self._check_open()
+        session = self._session
+        section = session.context.section
+        deadline = time.monotonic() + section.reconnect_timeout_ms / 1000
+        while (writer := session.writer) is None:
+            self._check_open()
+            if session.dead is not None:
+                raise session.dead
+            if section.on_lease_loss == "raise" or time.monotonic() > deadline:
+                raise session.lost_error()
+            time.sleep(_SLICE_S)
+        return writer
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "attached" if self._session.writer else "without lease"
+        return f"<Producer of stream {self._session.wish.label}, {state}>"
+
+
+def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
+    return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)

@@ -1,0 +1,340 @@
+"""A consumer's part on the agent's thread: which ring is mapped, what it asks for, what it reports."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool import _native
+from tensor_pool.errors import RegionError, TensorPoolError
+from tensor_pool.pool.frame import FrameLedger
+from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
+from tensor_pool.pool.metadata import MetadataView
+from tensor_pool.pool.pacing import RateGate
+from tensor_pool.pool.progress import ProgressTracker
+from tensor_pool.pool.qos import IdCollision, qos_consumer
+from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
+from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.stats import ConsumerStats
+from tensor_pool.runtime import Periodic
+from tensor_pool.wire.messages import (
+    ConsumerConfig,
+    DataSourceAnnounce,
+    DataSourceMeta,
+    FrameProgress,
+    Mode,
+    QosConsumer,
+    Role,
+    ShmLeaseRevoked,
+    ShmPoolAnnounce,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor_pool.pool.mapping import MappingAction
+    from tensor_pool.pool.progress import TrackedFrame
+    from tensor_pool.pool.sessions.lease import Lease, StreamWish
+    from tensor_pool.pool.sessions.session import SessionContext
+    from tensor_pool.transport import Header
+    from tensor_pool.wire import Message
+
+__all__ = ["ConsumerOptions", "ConsumerSession", "Start"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_MOST_PROGRESS: Final = 256
+"""Progress messages that wait to be looked at; the oldest make room."""
+
+Start = str | int
+"""``"latest"``, ``"oldest"`` or a sequence number."""
+
+
+class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer reads."""
+
+    start: Start = "latest"
+    mode: Mode = Mode.STREAM
+    max_rate_hz: int = 0
+    progress: bool = False
+    own_stream: bool = False
+    attach: bool = True
+    copy_mode: bool = False
+    relaxed_stride: bool = False
+    max_outstanding_seq_gap: int = 256
+
+
+class ConsumerSession(StreamSession):
+    """Keeps the right ring mapped, and everybody informed.
+
+    Args:
+        context: The connection.
+        wish: Which stream.
+        options: How it is read.
+    """
+
+    def __init__(self, context: SessionContext, wish: StreamWish, options: ConsumerOptions) -> None:
+        super().__init__(context, wish)
+        self.options = options
+        self.ledger = FrameLedger()
+        self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
+        self.reader: _native.RingReader | None = None
+        """The ring in use; user threads read it and must bear that it is closed any time."""
+        self.changed = threading.Condition()
+        """Notified whenever `reader` changes or there is progress."""
+        self.on_reader: Callable[[_native.RingReader | None], None] | None = None
+        """Told of every other ring, for whoever watches the doorbell."""
+        self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
+        """Thins frames out while the producer does not do it for us."""
+        self.streams = ConsumerStreams(context, options)
+        self.progress: collections.deque[TrackedFrame] = collections.deque(maxlen=_MOST_PROGRESS)
+        self.resyncs = 0
+        self.skipped = 0
+        self.last_seq: int | None = None
+        self.dead: BaseException | None = None
+        self._tracker = ProgressTracker(0)
+        self._mapping: MappingState | None = None
+        self._ids = IdCollision(0, context.agent.client_id())
+        self._position: tuple[int, int] | None = None
+        """Epoch and next sequence number of the last ring, to go on there when it is mapped again."""
+        self._gaps = 0
+        self._late = 0
+        self._drops: collections.Counter[str] = collections.Counter()
+        now_ns = context.agent.clock.monotonic_ns()
+        interval_ns = context.section.hello_interval_ns
+        self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
+        self._qos_timer = Periodic(period_ns=interval_ns, start_ns=now_ns + interval_ns)
+
+    @property
+    def consumer_id(self) -> int:
+        """Its id in hellos and reports."""
+        return self._ids.consumer_id
+
+    # --- the ring ---------------------------------------------------------------------------------------
+
+    def open_ring(self, lease: Lease, now_ns: int) -> None:
+        """Maps what the driver's answer names, by the rules for announces."""
+        self._ids = IdCollision(lease.stream_id, lease.client_id)
+        mapping = self._mapping_of(lease.stream_id)
+        action = mapping.on_announce(
+            lease.announce, received_ns=now_ns, join_time_ns=0, realtime_ns=self.agent.clock.realtime_ns()
+        )
+        if isinstance(action, Map | Remap):
+            self._map(action.address, now_ns)
+            if mapping.epoch is None and mapping.failure is not None:
+                raise mapping.failure
+
+    def drop_ring(self, reason: str) -> None:
+        """Lets go of the ring; frames in use are worthless from now on [DRV-4.9-6, DRV-4.9-7]."""
+        if self._mapping is not None:
+            self._mapping.on_lost(reason)
+        self._replace_reader(None)
+        self.streams.close()
+
+    def on_client_lost(self, error: BaseException) -> None:
+        """See `StreamSession.on_client_lost`."""
+        self.dead = error
+        super().on_client_lost(error)
+
+    def _mapping_of(self, stream_id: int) -> MappingState:
+        if self._mapping is None:
+            self.metadata.stream_id = self._tracker.stream_id = stream_id
+            self._mapping = MappingState(stream_id, freshness_ns=self.context.section.announce_freshness_ns)
+        return self._mapping
+
+    def _map(self, address: _native.RingAddress, now_ns: int) -> None:
+        """Opens a ring, and lets go of the one in use only if that works."""
+        mapping = self._mapping_of(address.stream_id)
+        try:
+            reader = _native.RingReader(
+                address,
+                base_dirs=self.base_dirs,
+                mode="copy" if self.options.copy_mode else "map",
+                relaxed_stride=self.options.relaxed_stride,
+            )
+            pid, activity_ns = reader.liveness()
+        except RegionError as e:
+            mapping.on_map_failed(e)
+            return
+        if not mapping.is_live(activity_ns, now_ns):
+            mapping.on_map_failed(RegionError("nobody has kept the announced memory alive"))
+            reader.close()
+            return
+        mapping.on_mapped(epoch=address.epoch, pid=pid)
+        reader.seek(self._first_seq(reader))
+        if self.gate is not None:
+            self.gate.restart()
+        self._tracker.set_epoch(address.epoch)
+        self.streams.on_mapped(address)
+        self._replace_reader(reader)
+
+    def _first_seq(self, reader: _native.RingReader) -> int:
+        """Where to begin (decision M16)."""
+        if self._position is not None and self._position[0] == reader.address.epoch:
+            return self._position[1]
+        oldest = reader.oldest()
+        # Who was there before the frames were sees them all: an epoch that began meanwhile, a stream that was
+        # waited for (pitfall 26).
+        if self._position is not None or self.attachment.waited_for_stream or self.options.start == "oldest":
+            return oldest or 0
+        if self.options.start == "latest":
+            return reader.newest() or 0
+        assert isinstance(self.options.start, int)
+        return max(self.options.start, oldest or 0)
+
+    def _replace_reader(self, reader: _native.RingReader | None) -> None:
+        old, self.reader = self.reader, reader
+        if old is not None:
+            self._position = (old.address.epoch, old.next_seq)
+            self._gaps += old.gaps
+            self._late += old.late
+            self._drops.update(old.drops)
+            old.revoke()
+        if old is not reader:
+            self._tell_users()
+            if self.on_reader is not None:
+                self.on_reader(reader)
+
+    def _tell_users(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def on_stream_message(self, message: Message, header: Header, now_ns: int) -> None:
+        """Takes a message about the stream."""
+        match message:
+            case ShmPoolAnnounce():
+                self._on_announce(message, header, now_ns)
+            case ShmLeaseRevoked(role=Role.PRODUCER):
+                # No frame of an epoch whose producer is gone, until the next one is announced [DRV-4.9-9].
+                if self._mapping is not None:
+                    self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
+            case DataSourceAnnounce() | DataSourceMeta():
+                self.metadata.on_message(message)
+            case ConsumerConfig():
+                if message.consumer_id == self.consumer_id:
+                    self._on_config(message, now_ns)
+            case QosConsumer():
+                if not self.agent.is_own(header) and self._ids.on_qos(message, header.session_id) is not None:
+                    _LOG.warning("another consumer of stream %s had our id, took %d", self.wish.label,
+                                 self.consumer_id)  # fmt: skip
+                    self._hello_timer.next_ns = now_ns
+            case FrameProgress():
+                tracked = self._tracker.on_progress(message) if self.options.progress else None
+                if tracked is not None:
+                    self.progress.append(msgspec.structs.replace(tracked))
+                    self._tell_users()
+
+    def _on_announce(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> None:
+        if self.attachment.lease is None and self.options.attach:
+            return  # without a lease nothing may be mapped
+        mapping = self._mapping_of(announce.stream_id)
+        action = mapping.on_announce(
+            announce,
+            received_ns=now_ns,
+            join_time_ns=self.agent.join_time_ns(header) or 0,
+            realtime_ns=self.agent.clock.realtime_ns(),
+        )
+        self._act(action, now_ns)
+
+    def _on_config(self, config: ConsumerConfig, now_ns: int) -> None:
+        """What the authority of the stream decided for this consumer [WIRE-5-8, WIRE-10.1.3-8]."""
+        if self._mapping is not None:
+            action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
+            self._act(action, now_ns)
+        self.streams.on_config(config)
+
+    def _act(self, action: MappingAction | None, now_ns: int) -> None:
+        match action:
+            case Map(address) | Remap(address):
+                self._map(address, now_ns)
+                self._say_why_not()
+            case Refresh():
+                self._check_ring(now_ns)
+            case Unmap(reason):
+                _LOG.info("let go of stream %s: %s", self.wish.label, reason)
+                self._replace_reader(None)
+
+    def _say_why_not(self) -> None:
+        failure = self._mapping.failure if self._mapping is not None else None
+        if failure is not None:
+            text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
+            _LOG.warning("can't use the announced memory of stream %s: %s", self.wish.label, text)
+
+    def _check_ring(self, now_ns: int) -> None:
+        """The files must still be what was announced, and alive [WIRE-15.1-8, WIRE-15.1-9]."""
+        reader, mapping = self.reader, self._mapping
+        if reader is None or mapping is None:
+            return
+        try:
+            reader.check_files()
+            action = mapping.on_superblock(*reader.liveness(), now_ns)
+        except RegionError as e:
+            action = mapping.on_lost(e.message)
+        if isinstance(action, Unmap):
+            self._act(action, now_ns)
+
+    # --- what is due --------------------------------------------------------------------------------------
+
+    def work(self, now_ns: int) -> None:
+        """Hello and quality of service, once a second each; and an end to what nobody announces."""
+        stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
+        if stream_id is None or mapping is None:
+            return
+        self._act(mapping.expired(now_ns), now_ns)
+        if self.streams.regressed():
+            self._act(mapping.on_sequence_regression(), now_ns)
+        if self._hello_timer.due(now_ns):
+            self.agent.send(self.streams.hello(stream_id, self.consumer_id))
+        if reader is not None and self._qos_timer.due(now_ns):
+            report = qos_consumer(
+                stream_id=stream_id,
+                consumer_id=self.consumer_id,
+                epoch=mapping.epoch or 0,
+                next_seq=reader.next_seq,
+                drops_gap=self.drops_gap,
+                drops_late=self.drops_late,
+                mode=self.options.mode,
+            )
+            self.agent.send_qos(report)
+
+    # --- statistics -----------------------------------------------------------------------------------------
+
+    @property
+    def drops_gap(self) -> int:
+        """Frames that were neither described nor found [WIRE-10.4.1-2]."""
+        reader = self.reader
+        return self._gaps + self.skipped + (0 if reader is None else reader.gaps)
+
+    @property
+    def drops_late(self) -> int:
+        """Frames that were overwritten before or while they were read [WIRE-10.4.1-3]."""
+        reader = self.reader
+        return self._late + (0 if reader is None else reader.late)
+
+    def stats(self) -> ConsumerStats:
+        """What happened so far."""
+        reader, mapping = self.reader, self._mapping
+        reasons = self._drops + collections.Counter({} if reader is None else reader.drops)
+        return ConsumerStats(
+            delivered=self.ledger.delivered,
+            validated=self.ledger.validated,
+            overwritten=self.ledger.overwritten,
+            drops_gap=self.drops_gap,
+            drops_late=self.drops_late,
+            drops_by_reason=dict(reasons),
+            thinned=0 if self.gate is None else self.gate.refused,
+            resyncs=self.resyncs,
+            descriptors_missed=self.streams.descriptors_missed(self.ledger.delivered),
+            announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
+            remaps=0 if mapping is None else mapping.remaps,
+            reconnects=self.reconnects,
+            state="unmapped" if mapping is None else mapping.state.name.lower(),
+            epoch=None if mapping is None else mapping.epoch,
+            last_seq=self.last_seq,
+        )

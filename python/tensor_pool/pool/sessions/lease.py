@@ -1,0 +1,113 @@
+"""What a program asks the driver for, and what it gets."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from tensor_pool.datatypes import Dtype, MajorOrder
+from tensor_pool.errors import AttachRefusedError, TensorPoolError
+from tensor_pool.wire.messages import ResponseCode, Role, ShmLeaseKeepalive, ShmPoolAnnounce
+
+__all__ = ["Event", "Granted", "Ids", "Lease", "Lost", "Refused", "StreamWish", "refusal_error"]
+
+
+class Ids(Protocol):
+    """Where ids come from."""
+
+    def correlation_id(self) -> int:
+        """One that no other request of this process has."""
+        ...
+
+    def client_id(self) -> int:
+        """A random one, not 0; each lease has its own (decision D2)."""
+        ...
+
+
+class StreamWish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program asked for.
+
+    Example:
+        >>> StreamWish(role=Role.CONSUMER, name="camera-1").label
+        "'camera-1'"
+    """
+
+    role: Role
+    name: str = ""
+    stream_id: int | None = None
+    dtype: Dtype = Dtype.UNKNOWN
+    major_order: MajorOrder = MajorOrder.UNKNOWN
+    shape: tuple[int, ...] = ()
+    max_frame_bytes: int | None = None
+    nslots: int | None = None
+    rate_hz: float | None = None
+    consumer_latency_s: float | None = None
+    pools: tuple[int, ...] = ()
+    """Slot sizes in bytes."""
+    require_hugepages: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """What error messages call the stream."""
+        return repr(self.name) if self.name else str(self.stream_id)
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver granted."""
+
+    lease_id: int
+    client_id: int
+    stream_id: int
+    role: Role
+    epoch: int
+    granted_ns: int
+    announce: ShmPoolAnnounce
+    """Where its memory is, in the form in which everybody else learns it."""
+    address: Any
+    """The same, checked."""
+
+    def keepalive(self) -> ShmLeaseKeepalive:
+        """The message that keeps it alive; its time is filled in when it is sent."""
+        return ShmLeaseKeepalive(
+            lease_id=self.lease_id,
+            stream_id=self.stream_id,
+            client_id=self.client_id,
+            role=self.role,
+            client_timestamp_ns=0,
+        )
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """There is a lease now."""
+
+    lease: Lease
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The lease is gone; nothing of its memory may be used any more [DRV-4.7-6]."""
+
+    lease: Lease
+    reason: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The driver said no, and asking again would not help."""
+
+    error: TensorPoolError
+
+
+Event = Granted | Lost | Refused
+
+
+def refusal_error(wish: StreamWish, code: ResponseCode, text: str) -> AttachRefusedError:
+    """The driver's refusal as an error with a hint."""
+    hint = {
+        ResponseCode.REJECTED: "`tpool leases` shows who holds what, `tpool driver status` the limits",
+        ResponseCode.INVALID_PARAMS: "check the stream's name or id, dtype, shape and slots",
+        ResponseCode.UNSUPPORTED: "use the same major version of the library for the driver and its clients",
+        ResponseCode.INTERNAL_ERROR: "`tpool doctor` looks for what may be wrong with this machine",
+    }.get(code)
+    return AttachRefusedError(
+        f"the driver refused stream {wish.label} ({code.name}): {text or 'no reason given'}", hint=hint
+    )

@@ -1,0 +1,256 @@
+"""A producer's part on the agent's thread: its ring, its consumers, its metadata, its quality of service."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tensor_pool import _native, wire
+from tensor_pool.pool.consumer_desk import ConsumerDesk
+from tensor_pool.pool.metadata import MetadataSource
+from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
+from tensor_pool.pool.qos import ConsumerWatch, qos_producer
+from tensor_pool.pool.sessions.private_sinks import PrivateSinks
+from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
+from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.stats import ProducerStats
+from tensor_pool.pool.summary import format_summary
+from tensor_pool.runtime import Periodic
+from tensor_pool.transport import AeronPublication
+from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer
+
+if TYPE_CHECKING:
+    from tensor_pool.pool.sessions.lease import Lease, StreamWish
+    from tensor_pool.pool.sessions.session import SessionContext
+    from tensor_pool.transport import Header
+    from tensor_pool.wire import Message
+    from tensor_pool.wire.messages import FrameProgress
+
+__all__ = ["ProducerOptions", "ProducerSession"]
+
+_STALE_INTERVALS: Final = 4
+_PROGRESS_POLICY: Final = ProgressPolicy()
+
+
+class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a producer publishes."""
+
+    metadata: dict[str, Any] = {}
+    realtime: bool = False
+    lock_memory: bool = False
+    stamp_descriptors: bool = False
+
+
+class ProducerSession(StreamSession):
+    """Holds the ring of a producer, and answers its consumers.
+
+    Args:
+        context: The connection.
+        wish: Which stream, and what its frames are like.
+        options: How it publishes.
+    """
+
+    def __init__(self, context: SessionContext, wish: StreamWish, options: ProducerOptions) -> None:
+        super().__init__(context, wish)
+        self.options = options
+        self.stamps_realtime = options.realtime
+        self.writer: _native.RingWriter | None = None
+        """The ring to write to; user threads read it and must bear that it is closed any time."""
+        clock = context.agent.clock
+        now_ns = clock.monotonic_ns()
+        self.metadata = MetadataSource(
+            0,  # known when the driver has answered
+            name=wish.name,
+            summary=format_summary(wish.dtype, wish.shape, wish.major_order) if wish.shape else "",
+            period_ns=context.section.metadata_interval_ns,
+            values=options.metadata,
+            realtime_offset_ns=clock.realtime_ns() - now_ns,
+            clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
+        )
+        self.too_large = 0
+        self.dead: BaseException | None = None
+        self.private_sinks: PrivateSinks | None = None
+        """Descriptor streams of single consumers; None when there is none, which costs publishing nothing."""
+        self._aborted = 0
+        self._frames = 0
+        self._descriptors = (0, 0, 0)
+        self._progress = ProgressThrottle(0)
+        self._desk: ConsumerDesk | None = None
+        self._watch: ConsumerWatch | None = None
+        self._qos_timer = Periodic(period_ns=context.section.hello_interval_ns, start_ns=now_ns)
+
+    @property
+    def meta_version(self) -> int:
+        """The version of the metadata that belongs to frames published now."""
+        return self.metadata.meta_version
+
+    # --- the ring ---------------------------------------------------------------------------------------
+
+    def open_ring(self, lease: Lease, now_ns: int) -> None:  # noqa: ARG002 - consumers need the time
+        """Maps the ring for writing."""
+        streams = self.agent.streams
+        descriptors = self.agent.publication(streams.descriptor_channel, streams.descriptor_stream_id)
+        writer = _native.RingWriter(
+            lease.address,
+            base_dirs=self.base_dirs,
+            descriptors=descriptors.native if isinstance(descriptors, AeronPublication) else None,
+            stamp_descriptors=self.options.stamp_descriptors,
+        )
+        if self.lease_losses:
+            # The first time it is done by who asked for the producer, and waits for it anyway.
+            writer.prefault(lock=self.options.lock_memory)
+        self._desk = ConsumerDesk(
+            lease.stream_id,
+            descriptor_stream_ids=self.context.descriptor_stream_ids,
+            control_stream_ids=self.context.control_stream_ids,
+            interval_ns=self.context.section.hello_interval_ns,
+        )
+        self._watch = ConsumerWatch(
+            lease.stream_id, stale_after_ns=_STALE_INTERVALS * self.context.section.hello_interval_ns
+        )
+        self._progress = ProgressThrottle(lease.stream_id)
+        self.metadata.stream_id = lease.stream_id
+        self.metadata.bind(producer_id=lease.client_id, epoch=lease.epoch)
+        self.writer = writer
+
+    def drop_ring(self, reason: str) -> None:  # noqa: ARG002 - the base class logs it
+        """Stops writing: a claim that is open can't be committed any more [DRV-4.7-6]."""
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            self._frames += writer.next_seq
+            self._descriptors = _sum(self._descriptors, writer.descriptor_counts)
+            writer.close()
+        if self.private_sinks is not None:
+            self.private_sinks.close()
+            self.private_sinks = None
+
+    def forget(self, writer: _native.RingWriter) -> None:
+        """A user thread found the ring closed before this session took it away."""
+        if self.writer is writer and writer.closed:
+            self.writer = None
+
+    def on_client_lost(self, error: BaseException) -> None:
+        """See `StreamSession.on_client_lost`."""
+        self.dead = error
+        super().on_client_lost(error)
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def on_stream_message(self, message: Message, header: Header, now_ns: int) -> None:  # noqa: ARG002
+        """Answers hellos, and keeps count of who reads."""
+        desk, watch = self._desk, self._watch
+        if desk is None or watch is None:
+            return
+        match message:
+            case ConsumerHello():
+                watch.on_hello(message, now_ns)
+                config = desk.on_hello(message, now_ns)
+                self._serve_privately(desk)
+            case QosConsumer():
+                watch.on_qos(message, now_ns)
+                config = desk.on_qos(message, now_ns)
+            case _:
+                return
+        if config is not None:
+            self.agent.send(config)
+
+    def _serve_privately(self, desk: ConsumerDesk) -> None:
+        """Opens and closes publications as the desk decided."""
+        self._progress.hints = _PROGRESS_POLICY.aggregate(desk.hellos)
+        wanted = [a for a in desk.assignments.values() if a.descriptor or a.control]
+        if wanted and self.private_sinks is None:
+            self.private_sinks = PrivateSinks(self.agent)
+        if self.private_sinks is not None:
+            self.private_sinks.match(wanted)
+            if not wanted:
+                self.private_sinks.close()
+                self.private_sinks = None
+
+    # --- what is due --------------------------------------------------------------------------------------
+
+    def work(self, now_ns: int) -> None:
+        """Metadata, quality of service, and consumers that fell silent."""
+        lease, writer, desk, watch = self.attachment.lease, self.writer, self._desk, self._watch
+        if lease is None or writer is None or desk is None or watch is None:
+            return
+        if desk.expire(now_ns):
+            self._serve_privately(desk)
+        watch.expire(now_ns)
+        for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
+            self.agent.send_metadata(message)
+        if self._qos_timer.due(now_ns):
+            next_seq = writer.next_seq
+            self.agent.send_qos(
+                qos_producer(
+                    stream_id=lease.stream_id,
+                    producer_id=lease.client_id,
+                    epoch=lease.epoch,
+                    next_seq=next_seq,
+                    watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
+                )
+            )
+
+    # --- for user threads -----------------------------------------------------------------------------------
+
+    def tell_privately(
+        self, writer: _native.RingWriter, seq: int, timestamp_ns: int | None, trace_id: int | None
+    ) -> None:
+        """Sends the frame's descriptor to consumers with streams of their own, then rings for everybody."""
+        sinks, lease = self.private_sinks, self.attachment.lease
+        if sinks is not None and lease is not None:
+            stamp_ns = time.monotonic_ns()
+            descriptor = _native.FrameDescriptor(
+                stream_id=lease.stream_id,
+                epoch=lease.epoch,
+                seq=seq,
+                timestamp_ns=stamp_ns if self.options.stamp_descriptors else None,
+                meta_version=self.meta_version or None,
+                trace_id=trace_id,
+            )
+            sinks.send_descriptor(descriptor.encode(), timestamp_ns or stamp_ns)
+        writer.ring()
+
+    def progress_reporter(self, writer: _native.RingWriter, claim: _native.Claim) -> ProgressReporter:
+        """Tells consumers of a claim's progress; the header is there before the first word of it (M5)."""
+        claim.write_header()
+        return ProgressReporter(self._progress, self._send_progress, claim, epoch=writer.address.epoch)
+
+    def _send_progress(self, message: FrameProgress) -> None:
+        self.agent.send(message)
+        if self.private_sinks is not None:
+            self.private_sinks.send_progress(wire.encode(message))
+
+    def count_abort(self) -> None:
+        """A claim was given up."""
+        self._aborted += 1
+
+    def stats(self) -> ProducerStats:
+        """What was published so far."""
+        writer = self.writer
+        counts = self._descriptors if writer is None else _sum(self._descriptors, writer.descriptor_counts)
+        return ProducerStats(
+            frames=self._frames + (0 if writer is None else writer.next_seq) - self._aborted,
+            too_large=self.too_large,
+            claims_aborted=self._aborted,
+            descriptors_sent=counts[0],
+            descriptors_skipped=counts[1],
+            descriptors_dropped=counts[2],
+            reconnects=self.reconnects,
+            lease_losses=self.lease_losses,
+            consumers=0 if self._watch is None else len(self._watch.consumers),
+            watermark=self._watermark(),
+            epoch=None if self.attachment.lease is None else self.attachment.lease.epoch,
+            last_seq=None if writer is None or writer.next_seq == 0 else writer.next_seq - 1,
+        )
+
+    def _watermark(self) -> int | None:
+        lease, writer, watch = self.attachment.lease, self.writer, self._watch
+        if lease is None or writer is None or watch is None:
+            return None
+        return watch.watermark(epoch=lease.epoch, next_seq=writer.next_seq)
+
+
+def _sum(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]

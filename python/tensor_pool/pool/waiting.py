@@ -1,0 +1,50 @@
+"""Waiting for several streams at once."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool import _native
+from tensor_pool.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor_pool.pool.consumer import Consumer
+
+__all__ = ["wait"]
+
+_SLICE_S: Final = 0.1
+_UNMAPPED_SLICE_S: Final = 0.02
+
+
+def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
+    """Waits until any of several consumers has a frame; those that do, none after `timeout` seconds.
+
+    Example:
+        >>> import numpy as np, tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool, pool.producer("b", dtype="uint8", shape=(4,)) as out:
+        ...     first, second = pool.consumer("a"), pool.consumer("b")
+        ...     _ = out.publish(np.zeros(4, "uint8"))
+        ...     tp.wait([first, second], timeout=5.0) == [second]
+        True
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        mapped = [(consumer, consumer.session.reader) for consumer in consumers]
+        readers = [reader for _, reader in mapped if reader is not None]
+        try:
+            ready = [consumer for consumer, reader in mapped if reader is not None and _has_next(reader)]
+            left_s = deadline - time.monotonic()
+            if ready or left_s <= 0:
+                return ready
+            all_mapped = len(readers) == len(mapped)
+            _native.wait_any(readers, min(left_s, _SLICE_S if all_mapped else _UNMAPPED_SLICE_S))
+        except ClosedError:
+            continue  # a ring was replaced meanwhile
+
+
+def _has_next(reader: _native.RingReader) -> bool:
+    newest = reader.newest()
+    return newest is not None and newest >= reader.next_seq

@@ -1,0 +1,61 @@
+"""SIGINT and SIGTERM as a reason to end in good order, for processes that serve."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_pool.closing import Closing
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+__all__ = ["StopSignals"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals(Closing):
+    """Takes the stop signals over while it is open; only in a program's main thread.
+
+    Example:
+        >>> import os, signal
+        >>> with StopSignals() as stop:
+        ...     os.kill(os.getpid(), signal.SIGTERM)
+        ...     stop.wait(timeout_s=5.0)
+        True
+    """
+
+    def __init__(self) -> None:
+        self._signalled, self._wake_up = os.pipe()
+        os.set_blocking(self._wake_up, False)
+        self._before = {number: signal.signal(number, _note) for number in _SIGNALS}
+        self._wake_up_before = signal.set_wakeup_fd(self._wake_up)
+        self._closed = False
+
+    def wait(self, timeout_s: float | None = None, *, end_of: TextIO | None = None) -> bool:
+        """Sleeps in the kernel until a stop signal came; false when `timeout_s` passed without one.
+
+        Args:
+            timeout_s: How long; None for ever.
+            end_of: A stream whose end counts as well, such as the standard input.
+        """
+        readable: list[Any] = [self._signalled, *([] if end_of is None else [end_of])]
+        return bool(select.select(readable, [], [], timeout_s)[0])
+
+    def close(self) -> None:
+        """Gives the signals back; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        signal.set_wakeup_fd(self._wake_up_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._signalled)
+        os.close(self._wake_up)
+
+
+def _note(signum: int, frame: object) -> None:
+    """Only there so that Python writes to the pipe instead of raising or dying."""

@@ -1,0 +1,8 @@
+"""A kit for testing programs that use the pool: real drivers, real processes, real shared memory."""
+
+from __future__ import annotations
+
+from tensor_pool.testing.cluster import Cluster, Process
+from tensor_pool.testing.waiting import wait_until
+
+__all__ = ["Cluster", "Process", "wait_until"]

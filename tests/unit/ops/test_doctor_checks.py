@@ -1,0 +1,177 @@
+"""The doctor's judgement: every sick machine that a check knows, and the healthy one."""
+
+import msgspec
+import pytest
+
+from tensor_pool.ops.doctor import CHECKS, examine
+from tensor_pool.ops.doctor.finding import human_bytes
+from tensor_pool.ops.doctor.machine import (
+    Aeron,
+    Clocks,
+    Cpus,
+    Driver,
+    Hugepages,
+    Kernel,
+    Limits,
+    Machine,
+    Namespaces,
+    SharedMemory,
+    Versions,
+)
+
+MIB = 1 << 20
+ALIVE = Aeron(found=True, alive=True, pid=7, process_exists=True, version="1.54.0", timer_interval_ms=21)
+SERVED = Driver(asked=True, answer_ms=3.0, pid=8, state="RUNNING", version="0.1.0", streams=2)
+HEALTHY = Machine(aeron=ALIVE, driver=SERVED)
+
+SICK = [
+    # facts, the check that notices, how bad it is, a word of what to do
+    ({"shared_memory": SharedMemory(exists=False)}, "shared memory", "problem", "mkdir"),
+    ({"shared_memory": SharedMemory(is_directory=False)}, "shared memory", "problem", "shm_base_dir"),
+    ({"shared_memory": SharedMemory(mount_options=("ro",))}, "shared memory", "problem", "remount"),
+    ({"shared_memory": SharedMemory(writable=False)}, "shared memory", "problem", "permission"),
+    (
+        {"shared_memory": SharedMemory(total_bytes=64 * MIB, free_bytes=64 * MIB)},
+        "shared memory size",
+        "problem",
+        "--shm-size",
+    ),
+    ({"shared_memory": SharedMemory(free_bytes=10 * MIB)}, "shared memory size", "problem", "tpool shm gc"),
+    (
+        {"shared_memory": SharedMemory(total_bytes=256 * MIB, free_bytes=256 * MIB)},
+        "shared memory size",
+        "warning",
+        "remount,size=",
+    ),
+    ({"shared_memory": SharedMemory(file_system="ext4")}, "file system", "warning", "tmpfs"),
+    ({"shared_memory": SharedMemory(mode=0o777)}, "directory mode", "warning", "chmod +t"),
+    ({"limits": Limits(open_files=64)}, "open files", "problem", "ulimit -n"),
+    ({"limits": Limits(open_files=512)}, "open files", "warning", "ulimit -n"),
+    ({"limits": Limits(locked_bytes=64 << 10)}, "locked memory", "warning", "ulimit -l"),
+    ({"limits": Limits(max_map_count=1000)}, "memory mappings", "warning", "vm.max_map_count"),
+    ({"hugepages": Hugepages(configured=8, free=8)}, "huge pages", "warning", "mount -t hugetlbfs"),
+    (
+        {"hugepages": Hugepages(configured=8, free=0, mounts=("/dev/hugepages",))},
+        "huge pages",
+        "warning",
+        "nr_hugepages",
+    ),
+    ({"clocks": Clocks(source="hpet")}, "clock source", "warning", "dmesg"),
+    ({"clocks": Clocks(monotonic_offset_ns=10**9)}, "monotonic clock", "warning", "one time namespace"),
+    ({"clocks": Clocks(synchronised=False)}, "real time", "warning", "chrony"),
+    ({"kernel": Kernel(futex_waitv=False)}, "kernel", "warning", "5.16"),
+    ({"kernel": Kernel(openat2=False)}, "kernel", "warning", "5.6"),
+    ({"namespaces": Namespaces(pid=True)}, "namespaces", "warning", "same mount"),
+    ({"namespaces": Namespaces(user=True, time=True)}, "namespaces", "warning", "same mount"),
+    ({"cpus": Cpus(usable=1)}, "processors", "warning", "eco"),
+    ({"cpus": Cpus(quota=0.5)}, "processors", "warning", "eco"),
+    ({"cpus": Cpus(governor="powersave")}, "processors", "warning", "performance"),
+    ({"versions": Versions(native_error="wrong ELF class")}, "versions", "problem", "pip install"),
+    ({"versions": Versions(numpy="1.26.4")}, "versions", "problem", "numpy>=2.1"),
+    ({"versions": Versions(numpy=None)}, "versions", "problem", "numpy>=2.1"),
+    ({"versions": Versions(msgspec="0.19.0")}, "versions", "problem", "msgspec>=0.20"),
+    ({"versions": Versions(python="3.10.2")}, "versions", "problem", "3.11"),
+    ({"aeron": Aeron()}, "media driver", "warning", "tpool up"),
+    ({"aeron": Aeron(found=True, pid=7, heartbeat_age_s=60.0)}, "media driver", "warning", "replaces"),
+    (
+        {"aeron": Aeron(found=True, pid=7, process_exists=True, heartbeat_age_s=60.0)},
+        "media driver",
+        "problem",
+        "stopped",
+    ),
+    (
+        {"aeron": msgspec.structs.replace(ALIVE, version="1.40.0")},
+        "media driver version",
+        "warning",
+        "near version",
+    ),
+    (
+        {"aeron": msgspec.structs.replace(ALIVE, timer_interval_ms=1000)},
+        "media driver timer",
+        "warning",
+        "AERON_TIMER_INTERVAL=20ms",
+    ),
+    (
+        {"aeron": msgspec.structs.replace(ALIVE, tethered=tuple(f"subscription {n}" for n in range(5)))},
+        "flow control",
+        "warning",
+        "tether=false",
+    ),
+    (
+        {"aeron": msgspec.structs.replace(ALIVE, leftovers=(("/dev/shm/aeron-x", 12 * MIB),))},
+        "leftovers",
+        "warning",
+        "rm -r /dev/shm/aeron-x",
+    ),
+    ({"driver": Driver(asked=True)}, "SHM driver", "warning", "tpool driver run"),
+    ({"driver": Driver(asked=True, refusal="INTERNAL_ERROR: x")}, "SHM driver", "problem", "log"),
+    ({"driver": msgspec.structs.replace(SERVED, state="DRAINING")}, "SHM driver", "warning", "wait"),
+    ({"driver": msgspec.structs.replace(SERVED, free_bytes=MIB)}, "SHM driver", "problem", "shm gc"),
+    ({"driver": msgspec.structs.replace(SERVED, answer_ms=900.0)}, "SHM driver", "warning", "overloaded"),
+]
+
+
+@pytest.mark.parametrize(("facts", "check", "status", "advice"), SICK)
+def test_a_sickness_is_noticed_by_one_check_with_advice(
+    facts: dict[str, object], check: str, status: str, advice: str
+) -> None:
+    machine = msgspec.structs.replace(HEALTHY, **facts)
+    found = [finding for finding in examine(machine) if finding.status != "ok"]
+
+    assert [(finding.check, finding.status) for finding in found] == [(check, status)]
+    assert found[0].advice is not None
+    assert advice in found[0].advice
+
+
+def test_every_check_can_fail() -> None:
+    noticed = {check for _, check, _, _ in SICK}
+
+    assert noticed == {finding.check for finding in examine(HEALTHY)}
+    assert len(CHECKS) == len(noticed)
+
+
+def test_a_healthy_machine_is_fine() -> None:
+    findings = examine(HEALTHY)
+
+    assert {finding.status for finding in findings} == {"ok"}
+    assert len({finding.check for finding in findings}) == len(findings) == len(CHECKS)
+
+
+def test_without_a_media_driver_what_it_would_tell_is_left_out() -> None:
+    checks = {finding.check for finding in examine(Machine())}
+
+    assert not checks & {"media driver version", "media driver timer", "flow control", "SHM driver"}
+
+
+def test_a_missing_directory_is_said_once() -> None:
+    missing = Machine(shared_memory=SharedMemory(exists=False, total_bytes=0, free_bytes=0))
+
+    assert [finding.check for finding in examine(missing) if finding.status == "problem"] == ["shared memory"]
+
+
+@pytest.mark.parametrize("driver", [Aeron(found=True, pid=7, process_exists=True, heartbeat_age_s=None)])
+def test_a_clean_end_whose_pid_is_used_again_is_no_problem(driver: Aeron) -> None:
+    (found,) = (f for f in examine(Machine(aeron=driver)) if f.check == "media driver")
+
+    assert found.status == "warning"
+
+
+def test_unknown_facts_are_no_problem() -> None:
+    vague = msgspec.structs.replace(
+        HEALTHY,
+        limits=Limits(open_files=None, locked_bytes=None, max_map_count=None),
+        clocks=Clocks(source=None, synchronised=None, max_error_ms=None),
+        kernel=Kernel(openat2=None, futex_waitv=None),
+        hugepages=Hugepages(transparent_shmem=None),
+        cpus=Cpus(governor=None),
+        aeron=msgspec.structs.replace(ALIVE, version=None, timer_interval_ms=None),
+    )
+
+    assert {finding.status for finding in examine(vague)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (5 << 40, "5 TiB")]
+)
+def test_sizes_for_people(count: int, text: str) -> None:
+    assert human_bytes(count) == text
