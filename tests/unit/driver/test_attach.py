@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_bench import DriverBench, all_of, announces, only
 
+from driver_bench import DriverBench, all_of, announces, only
 from tensor_pool import _native
 from tensor_pool.wire import encode
 from tensor_pool.wire.messages import (
@@ -28,7 +28,11 @@ from tensor_pool.wire.shm import decode_superblock
 StartDriver = Callable[..., DriverBench]
 
 REQUEST = ShmAttachRequest(
-    correlation_id=77, stream_id=10_000, client_id=7, role=Role.PRODUCER, publish_mode=PublishMode.EXISTING_OR_CREATE
+    correlation_id=77,
+    stream_id=10_000,
+    client_id=7,
+    role=Role.PRODUCER,
+    publish_mode=PublishMode.EXISTING_OR_CREATE,
 )
 
 
@@ -38,7 +42,9 @@ def region_paths(response: ShmAttachResponse | ShmPoolAnnounce) -> list[str]:
 
 
 class TestGranted:
-    @pytest.mark.req("DRV-4.2-3", "DRV-4.2-4", "DRV-4.2-5", "DRV-4.2-9", "DRV-4.2-10", "DRV-4.2-11", "DRV-3-3")
+    @pytest.mark.req(
+        "DRV-4.2-3", "DRV-4.2-4", "DRV-4.2-5", "DRV-4.2-9", "DRV-4.2-10", "DRV-4.2-11", "DRV-3-3"
+    )
     def test_the_answer_tells_everything_about_the_regions(self, driver: DriverBench) -> None:
         response = driver.attach()
 
@@ -92,7 +98,14 @@ class TestGranted:
     def test_announce_and_answer_say_the_same(self, driver: DriverBench) -> None:
         response = driver.attach()
         announce = only(ShmPoolAnnounce, driver.said)
-        for name in ("stream_id", "epoch", "layout_version", "header_nslots", "header_region_uri", "payload_pools"):
+        for name in (
+            "stream_id",
+            "epoch",
+            "layout_version",
+            "header_nslots",
+            "header_region_uri",
+            "payload_pools",
+        ):
             assert getattr(announce, name) == getattr(response, name)
         assert all(path.startswith("/") for path in region_paths(announce))
 

@@ -19,7 +19,9 @@ from tensor_pool.pool.sizing import Geometry
 SMALL = Geometry(8, (64, 4096))
 
 
-def make(base: Path, *, group: str = "", user: str | None = None, instance_id: str = "", **shm: Any) -> EpochFiles:
+def make(
+    base: Path, *, group: str = "", user: str | None = None, instance_id: str = "", **shm: Any
+) -> EpochFiles:
     section = ShmSection(shm_base_dir=str(base), **shm)
     files = EpochFiles(section, group=group, user=user, instance_id=instance_id)
     files.prepare()
@@ -44,7 +46,9 @@ class TestLayout:
         assert make(base).directory.parent.name == f"tensorpool-{safe_user_name(name)}"
 
     @pytest.mark.req("WIRE-15.21a.3-3")
-    @pytest.mark.parametrize("user", ["../../etc", "..", ".", "", "a/b", "a\0b", "-x", "a|b?c", "ü", "x" * 300])
+    @pytest.mark.parametrize(
+        "user", ["../../etc", "..", ".", "", "a/b", "a\0b", "-x", "a|b?c", "ü", "x" * 300]
+    )
     def test_no_user_leads_elsewhere(self, base: Path, user: str) -> None:
         directory = make(base, user=user).directory
         assert directory.parent.parent == base
@@ -93,7 +97,12 @@ class TestModes:
             files.create(10_000, 1, SMALL, allocate=True)
         finally:
             os.umask(before)
-        for path in (files.directory.parent, files.directory, files.directory / "10000", files.directory / "10000/1"):
+        for path in (
+            files.directory.parent,
+            files.directory,
+            files.directory / "10000",
+            files.directory / "10000/1",
+        ):
             assert stat.S_IMODE(path.stat().st_mode) == directory_mode
         for path in (files.directory / "10000" / "1").iterdir():
             assert stat.S_IMODE(path.stat().st_mode) == file_mode
@@ -114,14 +123,18 @@ class TestModes:
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "fchown", refuse)
-        with pytest.raises(ConfigError, match=r"can't be given to group 12345: Operation not permitted") as caught:
+        with pytest.raises(
+            ConfigError, match=r"can't be given to group 12345: Operation not permitted"
+        ) as caught:
             make(base, permissions="group", group="12345")
         assert "member of" in (caught.value.hint or "")
 
 
 class TestAttacks:
     @pytest.mark.req("DRV-9-1", "DRV-9-2")
-    @pytest.mark.parametrize("at", ["tensorpool-ada", "tensorpool-ada/default", "tensorpool-ada/default/10000"])
+    @pytest.mark.parametrize(
+        "at", ["tensorpool-ada", "tensorpool-ada/default", "tensorpool-ada/default/10000"]
+    )
     def test_links_in_the_way_are_refused(self, base: Path, at: str) -> None:
         elsewhere = base / "elsewhere"
         elsewhere.mkdir()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_bench import DriverBench, all_of, announces, only
 
+from driver_bench import DriverBench, all_of, announces, only
 from tensor_pool import _native
 from tensor_pool.config import StreamsSection
 from tensor_pool.wire import Message
@@ -36,7 +36,9 @@ def revoke(driver: DriverBench, lease: ShmAttachResponse, *, token: str = "") ->
     return driver.say(request)
 
 
-def end(driver: DriverBench, how: LeaseRevokeReason, lease: ShmAttachResponse, client_id: int, role: Role) -> list[Message]:
+def end(
+    driver: DriverBench, how: LeaseRevokeReason, lease: ShmAttachResponse, client_id: int, role: Role
+) -> list[Message]:
     if how is LeaseRevokeReason.DETACHED:
         return driver.detach(lease, client_id, role)
     if how is LeaseRevokeReason.REVOKED:
@@ -180,7 +182,17 @@ class TestEnd:
         assert (notice.role, notice.reason) == (role, how)
 
     @pytest.mark.req(
-        *("DRV-6-2", "DRV-6-3", "DRV-6-4", "DRV-4.7-8", "DRV-4.9-5", "DRV-8-4", "DRV-3-4", "DRV-3-9", "WIRE-15.2-1")
+        *(
+            "DRV-6-2",
+            "DRV-6-3",
+            "DRV-6-4",
+            "DRV-4.7-8",
+            "DRV-4.9-5",
+            "DRV-8-4",
+            "DRV-3-4",
+            "DRV-3-9",
+            "WIRE-15.2-1",
+        )
     )
     def test_of_a_producer_raises_the_epoch_and_of_a_consumer_does_not(
         self, start: StartDriver, how: LeaseRevokeReason, role: Role
