@@ -138,7 +138,7 @@ class TestBackPressure:
 
 class TestStart:
     def test_ranges_that_collide_with_the_streams_are_refused(self, base: Path) -> None:
-        with pytest.raises(ConfigError, match="contains 31000, streams.qos_stream_id"):
+        with pytest.raises(ConfigError, match=r"contains 31000, streams\.qos_stream_id"):
             DriverAgent(
                 MemoryBus().client(), DriverSection(), StreamsSection(qos_stream_id=31_000), ShmSection()
             )

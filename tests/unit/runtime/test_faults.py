@@ -24,7 +24,7 @@ print("end")
 def run(fault: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "TENSOR_POOL_FAULT": fault}
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, timeout=30, check=False
     )
 
 
