@@ -18,8 +18,11 @@ from tensor_pool.errors import ConfigError, NoMediaDriverError, RegionError
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import encode
 from tensor_pool.wire.messages import (
+    ConsumerConfig,
+    ConsumerHello,
     ControlResponse,
     DriverState,
+    Mode,
     ResponseCode,
     Role,
     ShmAttachRequest,
@@ -106,6 +109,41 @@ class TestShutdownRequest:
         second.pass_time(ms=1_000)
         assert second.invoker.is_running
         assert self.ask(second, "secret", correlation_id=78).code is ResponseCode.OK
+
+
+class TestHello:
+    HELLO = ConsumerHello(
+        stream_id=10_000,
+        consumer_id=7,
+        supports_shm=True,
+        supports_progress=False,
+        mode=Mode.STREAM,
+        descriptor_stream_id=31_005,
+        descriptor_channel="aeron:ipc",
+    )
+
+    @pytest.mark.parametrize("authority", ["producer", "supervisor"])
+    def test_others_answer(self, start: StartDriver, authority: str) -> None:
+        driver = start(hello_authority=authority)
+        driver.attach()
+        assert driver.say(self.HELLO) == []
+
+    def test_the_driver_answers_where_it_is_the_authority(self, start: StartDriver) -> None:
+        driver = start(hello_authority="driver")
+        driver.attach()
+        config = only(ConsumerConfig, driver.say(self.HELLO))
+        assert (config.stream_id, config.consumer_id, config.use_shm) == (10_000, 7, True)
+        assert (config.descriptor_channel, config.descriptor_stream_id) == ("", 0)  # declined
+
+    @pytest.mark.parametrize("change", [{"supports_shm": False}, {"expected_layout_version": 9}], ids=str)
+    def test_shared_memory_only_for_who_can_read_it(self, start: StartDriver, change: dict[str, int]) -> None:
+        driver = start(hello_authority="driver")
+        driver.attach()
+        config = only(ConsumerConfig, driver.say(msgspec.structs.replace(self.HELLO, **change)))
+        assert not config.use_shm
+
+    def test_streams_of_others_are_left_to_them(self, start: StartDriver) -> None:
+        assert start(hello_authority="driver").say(self.HELLO) == []
 
 
 class TestBackPressure:
