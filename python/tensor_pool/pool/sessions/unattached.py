@@ -18,7 +18,9 @@ class Unattached(Attachment):
     """What stands in the place of an attachment where nobody is asked for anything."""
 
     def step(
-        self, now_ns: int, last_keepalive_ns: int | None = None  # noqa: ARG002 - nothing is ever due
+        self,
+        now_ns: int,
+        last_keepalive_ns: int | None = None,  # noqa: ARG002 - nothing is ever due
     ) -> tuple[list[Message], list[Event]]:
         """Sends nothing."""
         if self.state is not AttachmentState.CLOSED:
