@@ -278,6 +278,13 @@ class RingReader:
     def poll(self) -> Frame | None:
         """The next frame, or `None` when there is none yet. Never waits."""
 
+    def has_next(self) -> bool:
+        """Whether there is something for `poll`; takes nothing and counts nothing.
+
+        Looks into one slot, and further ahead only when the doorbell rang since the last look. When there is
+        nothing, only a later ring ends a `wait`, as after `poll`.
+        """
+
     def read(self, seq: int) -> Frame | None:
         """Frame `seq`, or `None` (and a count in `drops`) when it can't be taken."""
 
