@@ -183,6 +183,9 @@ class ProducerSession(StreamSession):
         if desk.expire(now_ns):
             self._serve_privately(desk)
         watch.expire(now_ns)
+        held_back = self._progress.tick(now_ns)
+        if held_back is not None:
+            self._send_progress(held_back)
         for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
             self.agent.send_metadata(message)
         if self._qos_timer.due(now_ns):
