@@ -14,6 +14,8 @@ from typing_extensions import Buffer, CapsuleType
 __all__ = [
     # rings
     "DROP_REASONS",
+    "BellFd",
+    "BellWatcher",
     "Claim",
     "Frame",
     "FrameDescriptor",
@@ -376,6 +378,66 @@ class RingKeeper:
 
 def wait_any(readers: Sequence[RingReader], timeout: float, /) -> bool:
     """Sleeps until one of the readers' producers rings, at most `timeout` seconds."""
+
+@final
+class BellWatcher:
+    """A native thread that makes file descriptors readable when producers ring, for event loops.
+
+    One thread serves all readers of a process; beyond 127 it waits for them in short turns.
+
+    Args:
+        look_interval_ns: How often to look into the rings for frames that nobody rang for: not all producers
+            ring.
+
+    Example:
+        >>> import select, tempfile
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory, BellWatcher() as watcher:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     writer = RingWriter(address, base_dirs=[directory])
+        ...     reader = RingReader(address, base_dirs=[directory])
+        ...     bell = watcher.watch(reader)
+        ...     _ = writer.publish(b"frame")
+        ...     bool(select.select([bell], [], [], 5.0)[0]), bell.clear(), reader.poll().nbytes
+        (True, None, 5)
+    """
+
+    def __new__(cls, *, look_interval_ns: int = 20_000_000) -> Self: ...
+    def watch(self, reader: RingReader) -> BellFd:
+        """A file descriptor that becomes readable when the reader's producer rings.
+
+        It is readable at once when the bell rang since the reader's last `poll`.
+
+        Raises:
+            ClosedError: The reader or the watcher was closed.
+            TransportError: The process has too many open files.
+        """
+
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Ends the thread. All its file descriptors become readable, so that nobody waits for ever."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+@final
+class BellFd:
+    """A file descriptor that is readable after a bell rang; made by `BellWatcher.watch`.
+
+    Call `clear`, then `poll` the reader until it gives nothing, then wait again. It keeps the ring mapped:
+    close it with its reader.
+    """
+
+    def fileno(self) -> int:
+        """The number of the file descriptor, which belongs to this object: don't close or read it."""
+
+    def clear(self) -> None:
+        """Makes it unreadable until the next ring."""
+
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Watches the ring no more."""
 
 @final
 class Frame:

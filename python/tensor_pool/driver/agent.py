@@ -12,6 +12,7 @@ from tensor_pool.driver.answers import Moment, wire_text
 from tensor_pool.driver.attach import AttachHandler
 from tensor_pool.driver.files import EpochFiles
 from tensor_pool.driver.garbage import EndedEpochs
+from tensor_pool.driver.hello import HelloDesk
 from tensor_pool.driver.leases import LeaseBook
 from tensor_pool.driver.lifecycle import Lifecycle
 from tensor_pool.driver.limits import Limits
@@ -200,6 +201,7 @@ class DriverAgent:
             started=now,
             software_version=self._software_version,
         )
+        self._hellos = HelloDesk(self._streams)
         self._router = Router(
             on_unsupported_version=self._on_unsupported_version, on_malformed=self._on_malformed
         )
@@ -216,6 +218,8 @@ class DriverAgent:
             (m.GetDriverStatus, self._admin.status),
             (m.QosProducer, self._on_qos),
         ]
+        if self._section.hello_authority == "driver":
+            handlers.append((m.ConsumerHello, self._on_hello))
         for message_type, handler in handlers:
             self._router.on(message_type, self._answering(handler))
 
@@ -411,6 +415,10 @@ class DriverAgent:
         if stream is not None and stream.epoch is not None and stream.epoch.number == report.epoch:
             stream.report(report.current_seq, now.monotonic_ns)
         return []
+
+    def _on_hello(self, hello: m.ConsumerHello, _now: Moment) -> list[Message]:
+        answer = self._hellos.answer(hello)
+        return [] if answer is None else [answer]
 
     # --- for the process that runs it ---
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_bench import DriverBench, all_of, announces, only
 
+from driver_bench import DriverBench, all_of, announces, only
 from tensor_pool import _native
 from tensor_pool.config import StreamsSection
-from tensor_pool.driver.config import DriverSection
-from tensor_pool.errors import ConfigError
-from tensor_pool.runtime import CounterSet, CounterType, LocalCounters
 from tensor_pool.driver.announce import Announcer
 from tensor_pool.driver.answers import Moment
+from tensor_pool.driver.config import DriverSection
 from tensor_pool.driver.leases import LeaseBook
 from tensor_pool.driver.registry import Stream
+from tensor_pool.errors import ConfigError
+from tensor_pool.runtime import CounterSet, CounterType, LocalCounters
 from tensor_pool.wire.messages import ClockDomain, Role, ShmPoolAnnounce
 from tensor_pool.wire.shm import decode_superblock
 
@@ -129,7 +129,7 @@ class TestOneStreamForEverything:
         assert len(all_of(ShmPoolAnnounce, driver.pass_time(ms=1_000))) == 1
 
 
-def only_lease(driver: DriverBench):  # noqa: ANN201 - what keep_alive takes
+def only_lease(driver: DriverBench):
     from tensor_pool.wire.messages import ResponseCode, ShmAttachResponse
 
     (lease,) = driver.agent._leases

@@ -74,6 +74,11 @@ impl RingReader {
         self.with(py, |state| state.source.clone())
     }
 
+    /// The ring, what was last seen of its bell, and the frame that is looked for.
+    pub(super) fn place(&self, py: Python<'_>) -> PyResult<(AnyReader, u32, u64)> {
+        self.with(py, |state| (state.source.clone(), state.cursor.bell(), state.cursor.next_seq()))
+    }
+
     fn frame(&self, frame: AnyFrame) -> Frame {
         let geometry = &self.address.0.geometry;
         let (drops, revoked) = (Arc::clone(&self.drops), Arc::clone(&self.revoked));

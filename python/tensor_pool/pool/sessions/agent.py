@@ -121,6 +121,7 @@ class ClientAgent:
         self._submitted: collections.deque[Callable[[], object]] = collections.deque()
         self._sessions: dict[Session, None] = {}
         self._by_stream: dict[int, list[Session]] = {}
+        self._by_name: dict[str, Session] = {}
         self._awaiting: collections.OrderedDict[int, Session | Once[Message]] = collections.OrderedDict()
         self._next_correlation_id = secrets.randbits(62)
         self._tick = Periodic(period_ns=_TICK_NS, start_ns=clock.monotonic_ns())
@@ -201,6 +202,7 @@ class ClientAgent:
     def remove(self, session: Session) -> None:
         """Forgets a session."""
         self._sessions.pop(session, None)
+        self._by_name = {name: other for name, other in self._by_name.items() if other is not session}
         for stream_id in [key for key, followers in self._by_stream.items() if session in followers]:
             self._by_stream[stream_id].remove(session)
             if not self._by_stream[stream_id]:
@@ -211,6 +213,10 @@ class ClientAgent:
         followers = self._by_stream.setdefault(stream_id, [])
         if session not in followers:
             followers.append(session)
+
+    def follow_name(self, name: str, session: Session) -> None:
+        """Hands the session what producers say of a stream of this name, where no driver knows it."""
+        self._by_name[name] = session
 
     def correlation_id(self) -> int:
         """One that no other request of this connection has; the start is random (decision L11)."""
@@ -260,6 +266,11 @@ class ClientAgent:
         publication = self.publication(self.streams.qos_channel, self.streams.qos_stream_id)
         return publication.offer(wire.encode(message)) is OfferResult.SENT
 
+    def send_announce(self, message: Message) -> bool:
+        """Sends on the announce stream; only who owns files may."""
+        publication = self.publication(self.streams.announce_channel, self.streams.announce_stream_id)
+        return publication.offer(wire.encode(message)) is OfferResult.SENT
+
     def send_metadata(self, message: Message) -> bool:
         """Sends on the metadata stream."""
         publication = self.publication(self.streams.metadata_channel, self.streams.metadata_stream_id)
@@ -284,6 +295,8 @@ class ClientAgent:
         now_ns = self.clock.monotonic_ns()
         if type(message) is ShmPoolAnnounce:
             self.heard_driver_ns = now_ns
+        if type(message) is DataSourceAnnounce and message.name in self._by_name:
+            self._give(self._by_name.pop(message.name), message, now_ns)
         for session in tuple(self._by_stream.get(message.stream_id, ())):  # type: ignore[attr-defined]
             self._give(session, message, now_ns)
 

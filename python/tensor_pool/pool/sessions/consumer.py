@@ -19,6 +19,7 @@ from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import (
@@ -78,7 +79,7 @@ class ConsumerSession(StreamSession):
     """
 
     def __init__(self, context: SessionContext, wish: StreamWish, options: ConsumerOptions) -> None:
-        super().__init__(context, wish)
+        super().__init__(context, wish, None if options.attach else context.attachment(wish, Unattached))
         self.options = options
         self.ledger = FrameLedger()
         self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
@@ -215,6 +216,9 @@ class ConsumerSession(StreamSession):
                 if self._mapping is not None:
                     self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
+                if self.attachment.stream_id is None:
+                    # Without a driver, names are what producers say they are.
+                    self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
                 self.metadata.on_message(message)
             case ConsumerConfig():
                 if message.consumer_id == self.consumer_id:

@@ -37,6 +37,9 @@ _PROGRESS_POLICY: Final = ProgressPolicy()
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a producer publishes."""
 
+    name: str = ""
+    """What the stream is called, where the wish has only an id."""
+    attach: bool = True
     metadata: dict[str, Any] = {}
     realtime: bool = False
     lock_memory: bool = False
@@ -53,7 +56,7 @@ class ProducerSession(StreamSession):
     """
 
     def __init__(self, context: SessionContext, wish: StreamWish, options: ProducerOptions) -> None:
-        super().__init__(context, wish)
+        super().__init__(context, wish, None if options.attach else context.own_stream(wish))
         self.options = options
         self.stamps_realtime = options.realtime
         self.writer: _native.RingWriter | None = None
@@ -62,7 +65,7 @@ class ProducerSession(StreamSession):
         now_ns = clock.monotonic_ns()
         self.metadata = MetadataSource(
             0,  # known when the driver has answered
-            name=wish.name,
+            name=wish.name or options.name,
             summary=format_summary(wish.dtype, wish.shape, wish.major_order) if wish.shape else "",
             period_ns=context.section.metadata_interval_ns,
             values=options.metadata,

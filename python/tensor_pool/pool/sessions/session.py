@@ -80,6 +80,19 @@ class SessionContext(msgspec.Struct, frozen=True):
     is_running: Callable[[], bool]
     """Whether the agent still takes work."""
 
+    own_stream: Callable[[StreamWish], Attachment]
+    """Makes a stream that its producer owns, where there is no driver."""
+
+    def attachment(self, wish: StreamWish, kind: type[Attachment] = Attachment) -> Attachment:
+        """What asks the driver for a lease."""
+        return kind(
+            wish,
+            ids=self.agent,
+            dialect=self.section.attach_dialect,
+            keepalive_interval_ns=self.section.keepalive_interval_ns,
+            freshness_ns=self.section.announce_freshness_ns,
+        )
+
     def submit(self, work: Callable[[], object]) -> None:
         """Lets `work` run on the agent's thread, soon."""
         self.agent.submit(work)
@@ -113,19 +126,16 @@ class StreamSession(abc.ABC):
     Args:
         context: The connection.
         wish: Which stream, in which role.
+        attachment: What stands in the place of a lease from the driver, for streams without one.
     """
 
-    def __init__(self, context: SessionContext, wish: StreamWish) -> None:
+    def __init__(
+        self, context: SessionContext, wish: StreamWish, attachment: Attachment | None = None
+    ) -> None:
         self.context = context
         self.wish = wish
         self.agent = context.agent
-        self.attachment = Attachment(
-            wish,
-            ids=context.agent,
-            dialect=context.section.attach_dialect,
-            keepalive_interval_ns=context.section.keepalive_interval_ns,
-            freshness_ns=context.section.announce_freshness_ns,
-        )
+        self.attachment = context.attachment(wish) if attachment is None else attachment
         self.ready: Once[bool] = Once()
         """Given when the driver has answered: with a lease, or that the stream isn't there yet."""
         self.lease_losses = 0
@@ -244,12 +254,12 @@ class StreamSession(abc.ABC):
 
     def _granted(self, lease: Lease, now_ns: int) -> None:
         self._follow()
-        message = wire.encode(lease.keepalive())
-        self._keepalive = self.context.keepalives.start(
-            message,
-            timestamp_offset=_timestamp_offset(),
-            period_ns=self.context.section.keepalive_interval_ns,
-        )
+        if lease.lease_id:
+            self._keepalive = self.context.keepalives.start(
+                wire.encode(lease.keepalive()),
+                timestamp_offset=_timestamp_offset(),
+                period_ns=self.context.section.keepalive_interval_ns,
+            )
         try:
             self.open_ring(lease, now_ns)
         except TensorPoolError as e:
