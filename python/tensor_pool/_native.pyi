@@ -278,6 +278,13 @@ class RingReader:
     def poll(self) -> Frame | None:
         """The next frame, or `None` when there is none yet. Never waits."""
 
+    def has_next(self) -> bool:
+        """Whether there is something for `poll`; takes nothing and counts nothing.
+
+        Looks into one slot, and further ahead only when the doorbell rang since the last look. When there is
+        nothing, only a later ring ends a `wait`, as after `poll`.
+        """
+
     def read(self, seq: int) -> Frame | None:
         """Frame `seq`, or `None` (and a count in `drops`) when it can't be taken."""
 
@@ -402,14 +409,21 @@ class BellWatcher:
     """
 
     def __new__(cls, *, look_interval_ns: int = 20_000_000) -> Self: ...
-    def watch(self, reader: RingReader) -> BellFd:
+    def watch(self, reader: RingReader, fd: int | None = None) -> BellFd:
         """A file descriptor that becomes readable when the reader's producer rings.
 
         It is readable at once when the bell rang since the reader's last `poll`.
 
+        Args:
+            reader: The reader.
+            fd: An eventfd of the caller's (``EFD_NONBLOCK``, no semaphore) to make readable instead of a new
+                one, so that event loops keep one number while readers come and go. It is duplicated and stays
+                the caller's.
+
         Raises:
             ClosedError: The reader or the watcher was closed.
-            TransportError: The process has too many open files.
+            ValueError: `fd` is no such eventfd.
+            TransportError: The process has too many open files, or none with the number `fd`.
         """
 
     @property

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::thread::futex;
 
 use crate::doorbell::{self, MAX_WAIT};
@@ -29,10 +30,9 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Watches `source` for whoever has last seen `bell` and looks for frame `next` now.
-    pub fn new(source: AnyReader, bell: u32, next: u64) -> std::io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { source, event, start: (bell, next) })
+    /// Watches `source` for whoever has last seen `bell` and looks for frame `next` now, and makes `event` readable.
+    pub fn new(source: AnyReader, event: OwnedFd, bell: u32, next: u64) -> Self {
+        Self { source, event, start: (bell, next) }
     }
 
     /// The number of the file descriptor.
@@ -56,6 +56,25 @@ impl AsFd for Watched {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
+}
+
+/// A new event file descriptor, not readable.
+pub fn new_event() -> std::io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Another handle of somebody's event file descriptor. Anything else is refused: numbers would be written into it.
+pub fn duplicate_event(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
+    let refuse = |what| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
+    let copy = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
+    let kind = std::fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()))?;
+    if kind.as_os_str() != "anon_inode:[eventfd]" {
+        return refuse("it is not an eventfd");
+    }
+    if !fcntl_getfl(&copy)?.contains(OFlags::NONBLOCK) {
+        return refuse("reading it would block (make it with EFD_NONBLOCK)");
+    }
+    Ok(copy)
 }
 
 #[derive(Debug, Default)]

@@ -34,7 +34,7 @@ impl Ring {
     fn watched(&self, mode: ReadMode) -> Arc<Watched> {
         let source = AnyReader::open(&self.address, &bases(self.dir.path()), mode, false).unwrap();
         let bell = source.bell();
-        Arc::new(Watched::new(source, bell, self.writer.next_seq()).unwrap())
+        Arc::new(Watched::new(source, new_event().unwrap(), bell, self.writer.next_seq()))
     }
 
     fn commit(&mut self, seq: Option<u64>) {
@@ -45,7 +45,7 @@ impl Ring {
     }
 }
 
-fn readable(watched: &Watched, timeout: Duration) -> bool {
+fn readable(watched: &impl AsFd, timeout: Duration) -> bool {
     let timeout = Timespec { tv_sec: timeout.as_secs() as _, tv_nsec: timeout.subsec_nanos().into() };
     poll(&mut [PollFd::new(watched, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
@@ -81,6 +81,37 @@ fn a_ring_makes_its_own_descriptor_readable_until_cleared() {
                 watched[0].clear();
             }
         });
+    }
+}
+
+#[test]
+fn somebody_elses_event_is_rung_over_several_rings() {
+    watching(LONG, |watcher| {
+        let event = new_event().unwrap();
+        for _ in 0..3 {
+            let ring = ring();
+            let source =
+                AnyReader::open(&ring.address, &bases(ring.dir.path()), ReadMode::Map, false).unwrap();
+            let bell = source.bell();
+            let own = duplicate_event(event.as_fd()).unwrap();
+            let watched = Arc::new(Watched::new(source, own, bell, 0));
+            assert!(watcher.add(&watched));
+            ring.writer.ring(1);
+            assert!(readable(&event, LONG));
+            watched.clear();
+            assert!(!readable(&event, Duration::ZERO));
+            watcher.remove(&watched);
+        }
+    });
+}
+
+#[test]
+fn only_events_that_never_block_are_taken() {
+    let file = tempfile::tempfile().unwrap();
+    let blocking = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    for (fd, why) in [(file.as_fd(), "not an eventfd"), (blocking.as_fd(), "EFD_NONBLOCK")] {
+        let error = duplicate_event(fd).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
 }
 

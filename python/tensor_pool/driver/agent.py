@@ -288,10 +288,10 @@ class DriverAgent:
         )
         work += self._poll()
         work += self._expire(now)
-        work += self._announce_due(self._now())
+        # What the clock brings is not counted as work: nothing follows it that a short pause would be for.
+        self._announce_due(self._now())
         if self._housekeeping.due(now.monotonic_ns):
             self._keep_house(now)
-        work += len(self._outgoing)
         self._send()
         if self._shutdown.is_over(now.monotonic_ns):
             raise StopAgent
@@ -324,14 +324,12 @@ class DriverAgent:
             self.counters[CounterType.DRIVER_STALLS].add()
             self._leases.postpone(now.monotonic_ns + self._section.lease_ns)
 
-    def _announce_due(self, now: Moment) -> int:
-        due = self._announcer.take_due(now.monotonic_ns)
-        for stream_id in due:
+    def _announce_due(self, now: Moment) -> None:
+        for stream_id in self._announcer.take_due(now.monotonic_ns):
             stream = self._streams.get(stream_id)
             if stream is not None and stream.epoch is not None:
                 self._lifecycle.refresh_activity(stream, now)
                 self._outgoing.append(self._announcer.announce(stream, now))
-        return len(due)
 
     def _keep_house(self, now: Moment) -> None:
         self._client.check()

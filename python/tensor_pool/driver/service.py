@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import tensor_pool
 from tensor_pool.closing import Closing
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tensor_pool.wire.messages import DriverStatus
 
 __all__ = ["Driver"]
+
+_CLIENT_SLEEP_MS: Final = 50
+"""How late the driver may learn of a new client's publication; its messages wait meanwhile."""
 
 
 class Driver(Closing):
@@ -66,6 +69,7 @@ class Driver(Closing):
                     aeron_dir if aeron_dir is not None else config.aeron.dir or None,
                     name="SHM driver",
                     driver_timeout_ms=config.aeron.driver_timeout_ms,
+                    idle_sleep_ms=_CLIENT_SLEEP_MS,
                     channel_defaults=config.aeron.channel_defaults,
                 )
             )

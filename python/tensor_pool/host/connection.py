@@ -138,6 +138,7 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         feeds=feeds,
         descriptor_stream_ids=_ids(config, "descriptor_stream_id_range"),
         control_stream_ids=_ids(config, "control_stream_id_range"),
+        answers_hellos=config[DriverSection].hello_authority == "producer",
         own_stream=lambda wish: _own_stream(wish, agent, config),
         wake=drain.wake,
         is_running=lambda: runner.is_running,

@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool import _native
+from tensor_pool.driver.announce import payload_pools
 from tensor_pool.driver.files import EpochFiles, FoundEpoch
 from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.driver.registry import next_epoch
@@ -18,7 +19,7 @@ from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
 from tensor_pool.pool.sizing import choose_geometry
 from tensor_pool.runtime import Periodic
-from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+from tensor_pool.wire.messages import ClockDomain, ShmPoolAnnounce
 from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = ["OwnedStream"]
 
 _NO_LEASE: Final = 0
 _ANNOUNCE_NS: Final = 1_000_000_000
+_FOR_EVER_NS: Final = 2**62
 
 
 class OwnedStream(Attachment):
@@ -57,7 +59,7 @@ class OwnedStream(Attachment):
         clock: Clock,
     ) -> None:
         super().__init__(
-            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=2**62
+            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=_FOR_EVER_NS
         )
         if wish.stream_id is None:
             raise ConfigError(
@@ -146,9 +148,7 @@ class OwnedStream(Attachment):
             layout_version=LAYOUT_VERSION,
             header_nslots=address.nslots,
             header_slot_bytes=SLOT_BYTES,
-            payload_pools=tuple(
-                PayloadPool(i, address.nslots, stride, uri) for i, stride, uri in address.pools
-            ),
+            payload_pools=payload_pools(epoch),
             header_region_uri=address.header_uri,
         )
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tensor_pool.errors import FrameOverwrittenError
-
-if TYPE_CHECKING:
-    from tensor_pool.pool.frame import Frame
 
 __all__ = ["from_frame"]
 
 
-def from_frame(frame: Frame, *, device: object | None = None, copy: bool = True) -> Any:
+class BorrowedFrame(Protocol):
+    """What is needed of a frame."""
+
+    @property
+    def seq(self) -> int:
+        """Its sequence number."""
+        ...
+
+    def copy(self) -> Any:
+        """A private array of its values."""
+        ...
+
+    def still_valid(self) -> bool:
+        """Whether it was whole until now."""
+        ...
+
+
+def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool = True) -> Any:
     """A frame as a tensor; see `tensor_pool.Frame.torch`.
 
     Raises:

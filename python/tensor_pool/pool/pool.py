@@ -17,6 +17,7 @@ from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import StreamInfo, stream_info
+from tensor_pool.pool.wakeups import Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -61,6 +62,7 @@ class Pool(Closing):
         self._close = close
         self._closed = False
         self._streams: list[Producer | Consumer] = []
+        self._bells = Bells()
 
     @property
     def aeron_dir(self) -> str:
@@ -210,7 +212,8 @@ class Pool(Closing):
         self._start(session)
         if not attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
-        consumer = Consumer(session, spin_s=_LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0)
+        spin_s = _LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0
+        consumer = Consumer(session, bells=self._bells, spin_s=spin_s)
         self._streams.append(consumer)
         if wait_s is not None:
             try:
@@ -294,6 +297,7 @@ class Pool(Closing):
         self._closed = True
         for stream in self._streams:
             stream.close()
+        self._bells.close()
         self._close()
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 from forking import forks
 from tensor_pool import _native, errors
+from tensor_pool.testing import wait_until
 
 LONG_S = 20.0
 LONG_NS = 60_000_000_000
@@ -49,6 +50,43 @@ def test_a_publish_makes_it_readable_until_cleared(make_ring, watcher, mode):
         assert readable(bell)
         bell.clear()
         assert drained(reader) == [seq]
+
+
+def test_one_descriptor_of_the_caller_over_several_readers(make_ring, watcher):
+    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    try:
+        for _ in range(3):
+            ring = make_ring()
+            writer, reader = ring.writer(), ring.reader()
+            assert reader.poll() is None
+            bell = watcher.watch(reader, fd)
+            assert bell.fileno() != fd
+            assert not select.select([fd], [], [], 0.01)[0]
+            writer.publish(b"x")
+            assert select.select([fd], [], [], LONG_S)[0] == [fd]
+            bell.clear()
+            assert not select.select([fd], [], [], 0)[0]
+            bell.close()
+        os.eventfd_write(fd, 1)
+        assert os.eventfd_read(fd) == 1, "the caller's is still open"
+    finally:
+        os.close(fd)
+
+
+def test_only_events_that_never_block_are_rung(make_ring, watcher):
+    reader = make_ring().reader()
+    blocking = os.eventfd(0, os.EFD_CLOEXEC)
+    try:
+        with pytest.raises(ValueError, match="EFD_NONBLOCK"):
+            watcher.watch(reader, blocking)
+        with Path("/dev/null").open("wb") as file, pytest.raises(ValueError, match="not an eventfd"):
+            watcher.watch(reader, fd=file.fileno())
+        with pytest.raises(ValueError, match="negative"):
+            watcher.watch(reader, -1)
+    finally:
+        os.close(blocking)
+    with pytest.raises(errors.TransportError, match="Bad file descriptor"):
+        watcher.watch(reader, 1_000_000)
 
 
 def test_what_came_before_watching_is_not_missed(make_ring, watcher):
@@ -222,14 +260,18 @@ print("done")
         assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
+def thread_named(name: str) -> Path | None:
+    tasks = Path("/proc/self/task").iterdir()
+    return next((task for task in tasks if (task / "comm").read_text().strip() == name), None)
+
+
 def test_an_idle_watcher_costs_next_to_nothing(make_ring):
     with _native.BellWatcher() as watcher:
         readers = [make_ring(nslots=1024, strides=(64,)).reader() for _ in range(8)]
         for reader in readers:
             reader.poll()
         bells = [watcher.watch(reader) for reader in readers]
-        threads = Path("/proc/self/task").iterdir()
-        thread = next(task for task in threads if (task / "comm").read_text().strip() == "tp-bells")
+        thread = wait_until(lambda: thread_named("tp-bells"), what="the watcher names its thread")
 
         def cpu_s() -> float:
             return int((thread / "schedstat").read_text().split()[0]) / 1e9

@@ -129,6 +129,28 @@ def test_shapes_that_nobody_can_address_are_dropped(make_ring, shape):
 
 
 @pytest.mark.parametrize("mode", ["map", "copy"])
+def test_looking_for_a_frame_takes_and_counts_nothing(make_ring, mode):
+    ring = make_ring(nslots=4)
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert not reader.has_next()
+    for _ in range(10):
+        writer.publish(b"x")
+    assert reader.has_next()
+    assert (reader.next_seq, reader.gaps, reader.drops) == (0, 0, {})
+    found = 0
+    while reader.has_next():
+        assert reader.poll() is not None
+        found += 1
+    assert (found, reader.poll()) == (4, None)
+    writer.ring()
+    assert not reader.has_next()
+    assert not reader.wait(0.01), "a ring for nothing ends one look, not every wait"
+    reader.close()
+    with pytest.raises(errors.ClosedError):
+        reader.has_next()
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
 def test_waiting_ends_when_the_producer_rings(make_ring, mode):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader(mode)

@@ -127,6 +127,11 @@ impl RingReader {
         })
     }
 
+    /// Would `poll` find a frame now?
+    fn has_next(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_released(py, |state| state.cursor.has_next(&state.source))
+    }
+
     /// Frame `seq`, or `None` (and a count in `drops`) when it can't be taken. The cursor stays where it is.
     fn read(&self, py: Python<'_>, seq: u64) -> PyResult<Option<Frame>> {
         match self.with_released(py, |state| state.source.take(seq))? {

@@ -1,15 +1,17 @@
 //! Doorbells as file descriptors, for event loops.
 
+use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tp_aeron::{OwnerProcess, with_signals_blocked};
-use tp_core::bell_watcher::{BellWatcher as Watcher, Watched};
+use tp_core::bell_watcher::{BellWatcher as Watcher, Watched, duplicate_event, new_event};
 
 use super::check_owner;
 use super::reader::RingReader;
@@ -36,6 +38,22 @@ impl BellWatcher {
     }
 }
 
+/// What becomes readable: the caller's event file descriptor, or one of our own.
+fn event(py: Python<'_>, fd: Option<RawFd>) -> PyResult<OwnedFd> {
+    let made = match fd {
+        None => new_event(),
+        Some(negative) if negative < 0 => return Err(PyValueError::new_err("fd is negative")),
+        // SAFETY: only given to the kernel during the call, which tells when there is no such file.
+        Some(given) => duplicate_event(unsafe { BorrowedFd::borrow_raw(given) }),
+    };
+    made.map_err(|error| match (fd, error.kind()) {
+        (Some(fd), ErrorKind::InvalidInput) => {
+            PyValueError::new_err(format!("file descriptor {fd} can't be a bell: {error}"))
+        }
+        _ => system_error(py, "no file descriptor for a bell", &error),
+    })
+}
+
 fn system_error(py: Python<'_>, what: &str, error: &std::io::Error) -> PyErr {
     let hint = "this process may have too many threads or open files (`ulimit -u`, `ulimit -n`)";
     errors::TRANSPORT.new_err(py, format!("{what}: {error}"), Some(hint))
@@ -54,12 +72,11 @@ impl BellWatcher {
         Ok(Self { watcher, thread: Mutex::new(Some(thread)), owner: OwnerProcess::current() })
     }
 
-    fn watch(&self, py: Python<'_>, reader: &RingReader) -> PyResult<BellFd> {
+    #[pyo3(signature = (reader, fd = None))]
+    fn watch(&self, py: Python<'_>, reader: &RingReader, fd: Option<RawFd>) -> PyResult<BellFd> {
         check_owner(py, self.owner, Self::WHAT)?;
         let (source, bell, next) = reader.place(py)?;
-        let watched = Watched::new(source, bell, next)
-            .map_err(|error| system_error(py, "no file descriptor for a bell", &error))?;
-        let watched = Arc::new(watched);
+        let watched = Arc::new(Watched::new(source, event(py, fd)?, bell, next));
         if !self.watcher.add(&watched) {
             return Err(errors::closed(py, Self::WHAT));
         }

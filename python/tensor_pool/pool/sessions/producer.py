@@ -72,6 +72,7 @@ class ProducerSession(StreamSession):
             realtime_offset_ns=clock.realtime_ns() - now_ns,
             clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
+        self.bytes_published = 0
         self.too_large = 0
         self.dead: BaseException | None = None
         self.private_sinks: PrivateSinks | None = None
@@ -156,13 +157,14 @@ class ProducerSession(StreamSession):
                 config = desk.on_qos(message, now_ns)
             case _:
                 return
-        if config is not None:
+        if config is not None and self.context.answers_hellos:
             self.agent.send(config)
 
     def _serve_privately(self, desk: ConsumerDesk) -> None:
         """Opens and closes publications as the desk decided."""
         self._progress.hints = _PROGRESS_POLICY.aggregate(desk.hellos)
-        wanted = [a for a in desk.assignments.values() if a.descriptor or a.control]
+        answered = desk.assignments.values() if self.context.answers_hellos else ()
+        wanted = [assignment for assignment in answered if assignment.descriptor or assignment.control]
         if wanted and self.private_sinks is None:
             self.private_sinks = PrivateSinks(self.agent)
         if self.private_sinks is not None:
@@ -181,6 +183,9 @@ class ProducerSession(StreamSession):
         if desk.expire(now_ns):
             self._serve_privately(desk)
         watch.expire(now_ns)
+        held_back = self._progress.tick(now_ns)
+        if held_back is not None:
+            self._send_progress(held_back)
         for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
             self.agent.send_metadata(message)
         if self._qos_timer.due(now_ns):
@@ -235,6 +240,7 @@ class ProducerSession(StreamSession):
         counts = self._descriptors if writer is None else _sum(self._descriptors, writer.descriptor_counts)
         return ProducerStats(
             frames=self._frames + (0 if writer is None else writer.next_seq) - self._aborted,
+            bytes=self.bytes_published,
             too_large=self.too_large,
             claims_aborted=self._aborted,
             descriptors_sent=counts[0],

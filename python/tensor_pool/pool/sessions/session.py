@@ -80,6 +80,8 @@ class SessionContext(msgspec.Struct, frozen=True):
     is_running: Callable[[], bool]
     """Whether the agent still takes work."""
 
+    answers_hellos: bool
+    """Whether producers are the authority that answers consumers' hellos (decision D14)."""
     own_stream: Callable[[StreamWish], Attachment]
     """Makes a stream that its producer owns, where there is no driver."""
 

@@ -19,8 +19,8 @@ class Unattached(Attachment):
 
     def step(
         self,
-        now_ns: int,
-        last_keepalive_ns: int | None = None,  # noqa: ARG002 - nothing is ever due
+        now_ns: int,  # noqa: ARG002 - nothing is ever due
+        last_keepalive_ns: int | None = None,  # noqa: ARG002
     ) -> tuple[list[Message], list[Event]]:
         """Sends nothing."""
         if self.state is not AttachmentState.CLOSED:
