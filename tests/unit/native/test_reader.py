@@ -167,6 +167,32 @@ def test_waiting_ends_when_the_producer_rings(make_ring, mode):
     assert reader.wait(60), "a ring before the wait counts"
 
 
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_spinning_before_sleeping(make_ring, mode):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert reader.poll() is None
+    start = time.monotonic()
+    assert not reader.wait(0.02, spin=60)
+    assert 0.02 <= time.monotonic() - start < 10, "the time-out bounds both"
+    assert not reader.wait(0.02, spin=0.001)
+    writer.ring(wake=0)
+    assert reader.wait(60, spin=0.01), "seen though nobody was woken"
+    assert reader.poll() is None
+    timer = threading.Timer(0.05, writer.ring, (0,))
+    timer.start()
+    assert reader.wait(60, 30)
+    assert reader.poll() is None
+    timer.join()
+    readers = [reader, ring.reader(mode)]
+    assert [reader.poll() for reader in readers] == [None, None]
+    assert not _native.wait_any(readers, 0.01, spin=0.002)
+    writer.publish(b"x")
+    assert _native.wait_any(readers, 60, spin=60)
+    with pytest.raises(ValueError, match="spin is not a number"):
+        reader.wait(1.0, float("nan"))
+
+
 def test_waiting_on_many_rings(make_ring):
     rings = [make_ring() for _ in range(5)]
     writers, readers = [r.writer() for r in rings], [r.reader() for r in rings]
