@@ -328,6 +328,14 @@ class RingReader:
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
 
+    def payload_mappings(self) -> list[tuple[int, int, int]]:
+        """Pool id, address and bytes of each payload pool as it is mapped here; none in copy mode.
+
+        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The memory
+        stays mapped while this reader is open or one of its frames, or an array of one, lives: undo the
+        registration before.
+        """
+
     def check_files(self) -> None:
         """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
 

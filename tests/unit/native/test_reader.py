@@ -217,6 +217,27 @@ def test_a_producer_that_never_rings_is_heard_after_the_time_out(make_ring):
     assert reader.poll().seq == 5
 
 
+def test_where_pools_are_mapped(make_ring):
+    ring = make_ring(strides=(64, 4096))
+    writer, reader = ring.writer(), ring.reader()
+    mappings = {pool: (address, size) for pool, address, size in reader.payload_mappings()}
+    assert {pool: size for pool, (_, size) in mappings.items()} == {1: 64 + 8 * 64, 2: 64 + 8 * 4096}
+    for seq, size in enumerate([10, 1000]):
+        writer.publish(bytes(size))
+        frame = reader.poll()
+        start, length = mappings[seq + 1]
+        address = frame.array.__array_interface__["data"][0]
+        assert start < address
+        assert address + size <= start + length
+    reader.close()
+    address, size = mappings[2]
+    maps = Path("/proc/self/maps").read_text()
+    assert f"{address:x}-" in maps, "the frame keeps it mapped"
+    assert ring.reader("copy").payload_mappings() == []
+    with pytest.raises(errors.ClosedError):
+        reader.payload_mappings()
+
+
 def test_changed_superblocks_are_noticed(make_ring):
     ring = make_ring()
     for mode in ("map", "copy"):

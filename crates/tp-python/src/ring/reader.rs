@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
-use tp_core::region::BaseDirs;
+use tp_core::region::{BaseDirs, Mapping};
 use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
 use super::address::RingAddress;
@@ -170,6 +170,13 @@ impl RingReader {
     #[pyo3(signature = (timeout, spin = 0.0))]
     fn wait(&self, py: Python<'_>, timeout: f64, spin: f64) -> PyResult<bool> {
         wait_for_bells(py, &[self], timeout, spin)
+    }
+
+    /// Pool id, address and bytes of each mapped pool; none in copy mode.
+    fn payload_mappings(&self, py: Python<'_>) -> PyResult<Vec<(u16, usize, usize)>> {
+        let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(Vec::new()) };
+        let place = |(pool_id, pool): (u16, &Mapping)| (pool_id, pool.address(0, 0).addr(), pool.len());
+        Ok(ring.pools().map(place).collect())
     }
 
     /// Goes to frame `seq`.
