@@ -217,7 +217,7 @@ class AgentsSection(Section, frozen=True):
         float,
         Meta(gt=0, le=100),
         doc("The longest pause of 'backoff', the pause of 'sleep', the time-out of 'doorbell'."),
-    ] = 20.0
+    ] = 100.0
     error_limit: Annotated[
         int,
         Meta(ge=0, le=1_000_000),
