@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pool_hosts import LAYOUTS, LEASE_S, Ear, epochs_of, quick_host
 
+from pool_hosts import LAYOUTS, LEASE_S, Ear, epochs_of, quick_host
 from tensor_pool.errors import AttachRefusedError
 from tensor_pool.pool.pool import Pool
 from tensor_pool.pool.producer import Producer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pool_hosts import LAYOUTS, Ear, cpu_seconds, quick_host
 
+from pool_hosts import LAYOUTS, Ear, cpu_seconds, quick_host
 from tensor_pool.errors import NoDriverError
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster, wait_until
