@@ -294,8 +294,14 @@ class RingReader:
         `None` when nothing can be had, which is always so in copy mode.
         """
 
-    def wait(self, timeout: float) -> bool:
-        """Sleeps until the producer rings, for at most `timeout` seconds; did it since the last `poll`?"""
+    def wait(self, timeout: float, spin: float = 0.0) -> bool:
+        """Waits until the producer rings, for at most `timeout` seconds; did it since the last `poll`?
+
+        Args:
+            timeout: The longest wait in seconds.
+            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep. That
+                takes a core and saves the time of waking up, some 10 us.
+        """
 
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""
@@ -321,6 +327,14 @@ class RingReader:
     @property
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
+
+    def payload_mappings(self) -> list[tuple[int, int, int]]:
+        """Pool id, address and bytes of each payload pool as it is mapped here; none in copy mode.
+
+        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The memory
+        stays mapped while this reader is open or one of its frames, or an array of one, lives: undo the
+        registration before.
+        """
 
     def check_files(self) -> None:
         """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
@@ -383,8 +397,12 @@ class RingKeeper:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_args: object) -> None: ...
 
-def wait_any(readers: Sequence[RingReader], timeout: float, /) -> bool:
-    """Sleeps until one of the readers' producers rings, at most `timeout` seconds."""
+def wait_any(readers: Sequence[RingReader], timeout: float, /, spin: float = 0.0) -> bool:
+    """Like `RingReader.wait`, for the first of several readers' producers that rings.
+
+    The kernel waits for up to 128 of them at once. Beyond, and before Linux 5.16, they are looked at in turns
+    of a millisecond, which costs some CPU time and delays the wake-up by up to that.
+    """
 
 @final
 class BellWatcher:

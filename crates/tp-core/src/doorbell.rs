@@ -95,6 +95,24 @@ fn wait_for(word: &AtomicU32, seen: u32, timeout: Duration) -> bool {
     }
 }
 
+/// Looks again and again, for at most `duration`, until `changed` says so; takes the whole core meanwhile.
+pub fn spin_until(changed: impl Fn() -> bool, duration: Duration) -> bool {
+    /// The clock is asked only now and then: that costs more than a look.
+    const LOOKS: u32 = 32;
+    let deadline = Instant::now() + duration;
+    loop {
+        for _ in 0..LOOKS {
+            if changed() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+    }
+}
+
 /// Sleeps until one of the words differs from what was seen, for at most `timeout`. True when one may have changed.
 ///
 /// Beyond [`MAX_WAIT`] rings, and on kernels without `futex_waitv`, the words are waited on in short turns.
@@ -226,6 +244,19 @@ mod tests {
             Doorbell::of(&b.writer).raise(0);
             Doorbell::of(&b.writer).wake(1);
             assert!(sleeper.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn spinning_sees_a_ring_that_wakes_nobody() {
+        let b = bell();
+        let seen = Doorbell::of(&b.reader).seen();
+        let changed = || Doorbell::of(&b.reader).seen() != seen;
+        assert!(!spin_until(changed, SHORT));
+        std::thread::scope(|scope| {
+            let spinner = scope.spawn(|| spin_until(changed, LONG));
+            Doorbell::of(&b.writer).raise(0);
+            assert!(spinner.join().unwrap());
         });
     }
 

@@ -73,6 +73,9 @@ class DriverAgent:
         counters: Where its counters come from.
         open_keeper: Makes what says that a ring is alive.
         software_version: What it says it is.
+        replay_window_ns: For so long after its start it is deaf to attaches: a lingering log may replay those
+            of an earlier run, and a lease for somebody who is gone would hold the stream (decision L11). Who
+            is there asks again.
 
     Example:
         >>> import tempfile
@@ -102,6 +105,7 @@ class DriverAgent:
         counters: CounterFactory | None = None,
         open_keeper: KeeperFactory | None = None,
         software_version: str = "",
+        replay_window_ns: int = 0,
     ) -> None:
         section.check_beside(streams)
         self._client = client
@@ -111,6 +115,8 @@ class DriverAgent:
         self._counter_factory = LocalCounters() if counters is None else counters
         self._open_keeper = activity.open_keeper if open_keeper is None else open_keeper
         self._software_version = software_version
+        self._replay_window_ns = replay_window_ns
+        self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None
         self._outgoing: list[Message] = []
@@ -146,6 +152,7 @@ class DriverAgent:
             if stream.is_static:
                 self._outgoing += self._lifecycle.provision(stream, now)
         self._is_serving = True
+        self._hears_attaches_from_ns = self._clock.monotonic_ns() + self._replay_window_ns
         self._send()
         _LOG.info("SHM driver serves %s, %d static streams", self.directory, len(self._section.streams))
 
@@ -206,8 +213,8 @@ class DriverAgent:
             on_unsupported_version=self._on_unsupported_version, on_malformed=self._on_malformed
         )
         handlers: list[tuple[type[Any], Callable[[Any, Moment], list[Message]]]] = [
-            (m.ShmAttachRequest, self._attach.attach),
-            (m.NewerShmAttachRequest, self._attach.attach),
+            (m.ShmAttachRequest, self._on_attach),
+            (m.NewerShmAttachRequest, self._on_attach),
             (m.ShmLeaseKeepalive, self._attach.keep_alive),
             (m.ShmDetachRequest, self._attach.detach),
             (m.ShmDriverShutdownRequest, self._on_shutdown_request),
@@ -407,6 +414,11 @@ class DriverAgent:
             self._streams.changes += 1  # the request itself is remembered
             messages += [self._announcer.announce(s, now) for s in self._streams if s.epoch is not None]
         return messages
+
+    def _on_attach(self, request: m.ShmAttachRequest | m.NewerShmAttachRequest, now: Moment) -> list[Message]:
+        if now.monotonic_ns < self._hears_attaches_from_ns:
+            return []
+        return self._attach.attach(request, now)
 
     def _on_qos(self, report: m.QosProducer, now: Moment) -> list[Message]:
         stream = self._streams.get(report.stream_id)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Driver"]
 
+_REPLAY_WINDOW_NS: Final = 200_000_000
 _CLIENT_SLEEP_MS: Final = 50
 """How late the driver may learn of a new client's publication; its messages wait meanwhile."""
 
@@ -75,7 +76,9 @@ class Driver(Closing):
             )
             # Received on a native thread: an embedded driver shares the interpreter with a program that may
             # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
-            bell = drain = self._own.enter_context(Drain(connection, name="tp-driver-drain"))
+            bell = drain = self._own.enter_context(
+                Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
+            )
             client = drain.client
         self._client = client
         try:
@@ -87,6 +90,7 @@ class Driver(Closing):
                 config.shm,
                 counters=counters,
                 software_version=tensor_pool.__version__,
+                replay_window_ns=_REPLAY_WINDOW_NS,
             )
             agents = config.agents
             self._runner = AgentRunner(

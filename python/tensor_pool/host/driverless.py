@@ -15,7 +15,7 @@ from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.driver.registry import next_epoch
 from tensor_pool.errors import ConfigError, TensorPoolError
 from tensor_pool.pool.mapping import ring_address
-from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
 from tensor_pool.pool.sizing import choose_geometry
 from tensor_pool.runtime import Periodic
@@ -35,7 +35,6 @@ __all__ = ["OwnedStream"]
 
 _NO_LEASE: Final = 0
 _ANNOUNCE_NS: Final = 1_000_000_000
-_FOR_EVER_NS: Final = 2**62
 
 
 class OwnedStream(Attachment):
@@ -59,7 +58,7 @@ class OwnedStream(Attachment):
         clock: Clock,
     ) -> None:
         super().__init__(
-            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=_FOR_EVER_NS
+            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=FOR_EVER_NS
         )
         if wish.stream_id is None:
             raise ConfigError(
@@ -95,6 +94,11 @@ class OwnedStream(Attachment):
             self._keeper.refresh()
             self._send(self._announce())
         return [], events
+
+    @property
+    def due_ns(self) -> int:
+        """When the next announce is due."""
+        return FOR_EVER_NS if self.state is AttachmentState.CLOSED else self._timer.next_ns
 
     def _create(self, now_ns: int) -> Lease:
         wish = self.wish

@@ -253,7 +253,7 @@ class Consumer(Closing):
                     session.changed.wait(min(timeout_s, _SLICE_S))
             return
         try:
-            reader.wait(min(timeout_s, _SLICE_S))
+            reader.wait(min(timeout_s, _SLICE_S), spin=self._spin_s)
         except ClosedError:
             self._check_open()
 

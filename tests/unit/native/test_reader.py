@@ -167,6 +167,32 @@ def test_waiting_ends_when_the_producer_rings(make_ring, mode):
     assert reader.wait(60), "a ring before the wait counts"
 
 
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_spinning_before_sleeping(make_ring, mode):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert reader.poll() is None
+    start = time.monotonic()
+    assert not reader.wait(0.02, spin=60)
+    assert 0.02 <= time.monotonic() - start < 10, "the time-out bounds both"
+    assert not reader.wait(0.02, spin=0.001)
+    writer.ring(wake=0)
+    assert reader.wait(60, spin=0.01), "seen though nobody was woken"
+    assert reader.poll() is None
+    timer = threading.Timer(0.05, writer.ring, (0,))
+    timer.start()
+    assert reader.wait(60, 30)
+    assert reader.poll() is None
+    timer.join()
+    readers = [reader, ring.reader(mode)]
+    assert [reader.poll() for reader in readers] == [None, None]
+    assert not _native.wait_any(readers, 0.01, spin=0.002)
+    writer.publish(b"x")
+    assert _native.wait_any(readers, 60, spin=60)
+    with pytest.raises(ValueError, match="spin is not a number"):
+        reader.wait(1.0, float("nan"))
+
+
 def test_waiting_on_many_rings(make_ring):
     rings = [make_ring() for _ in range(5)]
     writers, readers = [r.writer() for r in rings], [r.reader() for r in rings]
@@ -189,6 +215,27 @@ def test_a_producer_that_never_rings_is_heard_after_the_time_out(make_ring):
     assert reader.poll() is None, "nobody rang, and the slot of seq 0 is empty"
     assert not reader.wait(0.001)
     assert reader.poll().seq == 5
+
+
+def test_where_pools_are_mapped(make_ring):
+    ring = make_ring(strides=(64, 4096))
+    writer, reader = ring.writer(), ring.reader()
+    mappings = {pool: (address, size) for pool, address, size in reader.payload_mappings()}
+    assert {pool: size for pool, (_, size) in mappings.items()} == {1: 64 + 8 * 64, 2: 64 + 8 * 4096}
+    for seq, size in enumerate([10, 1000]):
+        writer.publish(bytes(size))
+        frame = reader.poll()
+        start, length = mappings[seq + 1]
+        address = frame.array.__array_interface__["data"][0]
+        assert start < address
+        assert address + size <= start + length
+    reader.close()
+    address, size = mappings[2]
+    maps = Path("/proc/self/maps").read_text()
+    assert f"{address:x}-" in maps, "the frame keeps it mapped"
+    assert ring.reader("copy").payload_mappings() == []
+    with pytest.raises(errors.ClosedError):
+        reader.payload_mappings()
 
 
 def test_changed_superblocks_are_noticed(make_ring):

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
-use tp_core::region::BaseDirs;
+use tp_core::region::{BaseDirs, Mapping};
 use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
 use super::address::RingAddress;
@@ -165,15 +166,17 @@ impl RingReader {
         }
     }
 
-    /// Sleeps until the producer rings, for at most `timeout` seconds. True when it did since the last `poll`.
-    fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
-        let (source, seen) = self.with(py, |state| (state.source.clone(), state.cursor.bell()))?;
-        let rang = sleep_in_slices(py, timeout, |slice| source.doorbell().wait(seen, slice))?;
-        if !rang {
-            // Not every producer rings: look ahead again next time.
-            self.with(py, |state| state.cursor.search_again())?;
-        }
-        Ok(rang)
+    /// Waits until the producer rings, for at most `timeout` seconds. True when it did since the last `poll`.
+    #[pyo3(signature = (timeout, spin = 0.0))]
+    fn wait(&self, py: Python<'_>, timeout: f64, spin: f64) -> PyResult<bool> {
+        wait_for_bells(py, &[self], timeout, spin)
+    }
+
+    /// Pool id, address and bytes of each mapped pool; none in copy mode.
+    fn payload_mappings(&self, py: Python<'_>) -> PyResult<Vec<(u16, usize, usize)>> {
+        let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(Vec::new()) };
+        let place = |(pool_id, pool): (u16, &Mapping)| (pool_id, pool.address(0, 0).addr(), pool.len());
+        Ok(ring.pools().map(place).collect())
     }
 
     /// Goes to frame `seq`.
@@ -274,21 +277,43 @@ impl RingReader {
     }
 }
 
-/// Sleeps until one of the readers' producers rings, for at most `timeout` seconds.
+/// Waits until one of the readers' producers rings, for at most `timeout` seconds.
 #[pyfunction]
-#[pyo3(signature = (readers, timeout, /))]
-pub fn wait_any(py: Python<'_>, readers: Vec<Bound<'_, RingReader>>, timeout: f64) -> PyResult<bool> {
-    let look = |reader: &Bound<'_, RingReader>| {
-        reader.get().with(py, |state| (state.source.clone(), state.cursor.bell()))
-    };
+#[pyo3(signature = (readers, timeout, /, spin = 0.0))]
+pub fn wait_any(
+    py: Python<'_>,
+    readers: Vec<Bound<'_, RingReader>>,
+    timeout: f64,
+    spin: f64,
+) -> PyResult<bool> {
+    let readers: Vec<_> = readers.iter().map(Bound::get).collect();
+    wait_for_bells(py, &readers, timeout, spin)
+}
+
+/// Looks without sleeping for up to `spin` seconds, then sleeps; at most `timeout` seconds in all.
+fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f64) -> PyResult<bool> {
+    if spin.is_nan() {
+        return Err(PyValueError::new_err("spin is not a number"));
+    }
+    let look =
+        |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
     let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
-    let rang = sleep_in_slices(py, timeout, |slice| {
-        let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
-        doorbell::wait_any(&bells, slice)
-    })?;
+    let start = Instant::now();
+    let mut rang = false;
+    if spin > 0.0 {
+        let changed = || sources.iter().any(|(source, seen)| source.bell() != *seen);
+        rang = sleep_in_slices(py, spin.min(timeout), |slice| doorbell::spin_until(changed, slice))?;
+    }
     if !rang {
-        for reader in &readers {
-            reader.get().with(py, |state| state.cursor.search_again())?;
+        rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), |slice| {
+            let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
+            doorbell::wait_any(&bells, slice)
+        })?;
+    }
+    if !rang {
+        for reader in readers {
+            // Not every producer rings: look ahead again next time.
+            reader.with(py, |state| state.cursor.search_again())?;
         }
     }
     Ok(rang)

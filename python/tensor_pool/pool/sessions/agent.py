@@ -55,7 +55,7 @@ __all__ = ["ClientAgent", "Session"]
 _LOG: Final = logging.getLogger(__name__)
 
 _TICK_NS: Final = 50_000_000
-"""How often every session gets a turn even if nothing came for it."""
+"""How often sessions are asked whether they want a turn though nothing came for them."""
 _MESSAGES_A_TURN: Final = 256
 _MOST_TURNS: Final = 64
 """Twice what an inbox holds: others than a hostile sender are through by then."""
@@ -81,12 +81,16 @@ _WANTED: Final[tuple[type[Message], ...]] = (
 class Session(Protocol):
     """A stream that a program uses, as the agent sees it."""
 
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it wants a turn though nothing came for it."""
+        ...
+
     def step(self, now_ns: int) -> None:
         """Does what is due."""
         ...
 
-    def on_message(self, message: Message, header: Header, now_ns: int) -> None:
-        """Takes a message about its stream, or an answer to a request of its own."""
+    def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
+        """Takes a message about its stream, or an answer; says whether it wants a turn because of it."""
         ...
 
     def on_client_lost(self, error: BaseException) -> None:
@@ -168,7 +172,9 @@ class ClientAgent:
         now_ns = self.clock.monotonic_ns()
         # Only now: a program may have kept this thread from running for seconds, and what came meanwhile
         # shows that nobody was silent (pitfall 20).
-        due = list(self._sessions) if self._tick.due(now_ns) else [s for s in self._told if s in self._sessions]
+        due = [session for session in self._told if session in self._sessions]
+        if self._tick.due(now_ns):
+            due += [session for session in self._sessions if session.is_due(now_ns)]
         self._told.clear()
         for session in due:
             session.step(now_ns)
@@ -332,5 +338,5 @@ class ClientAgent:
 
     def _give(self, session: Session, message: Message, now_ns: int) -> None:
         assert self._header is not None
-        session.on_message(message, self._header, now_ns)
-        self._told[session] = None
+        if session.on_message(message, self._header, now_ns):
+            self._told[session] = None

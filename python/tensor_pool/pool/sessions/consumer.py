@@ -17,6 +17,7 @@ from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.pacing import RateGate
 from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.sessions.unattached import Unattached
@@ -285,11 +286,11 @@ class ConsumerSession(StreamSession):
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    def work(self, now_ns: int) -> None:
+    def work(self, now_ns: int) -> int:
         """Hello and quality of service, once a second each; and an end to what nobody announces."""
         stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
         if stream_id is None or mapping is None:
-            return
+            return FOR_EVER_NS
         self._act(mapping.expired(now_ns), now_ns)
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
@@ -306,6 +307,7 @@ class ConsumerSession(StreamSession):
                 mode=self.options.mode,
             )
             self.agent.send_qos(report)
+        return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
 
     # --- statistics -----------------------------------------------------------------------------------------
 

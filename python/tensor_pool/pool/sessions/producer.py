@@ -12,6 +12,7 @@ from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
 from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.private_sinks import PrivateSinks
 from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 from tensor_pool.pool.sessions.session import StreamSession
@@ -175,11 +176,15 @@ class ProducerSession(StreamSession):
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    def work(self, now_ns: int) -> None:
+    def is_due(self, now_ns: int) -> bool:
+        """Also when a program changed the metadata, or progress was held back."""
+        return super().is_due(now_ns) or self.metadata.has_changes or self._progress.is_due(now_ns)
+
+    def work(self, now_ns: int) -> int:
         """Metadata, quality of service, and consumers that fell silent."""
         lease, writer, desk, watch = self.attachment.lease, self.writer, self._desk, self._watch
         if lease is None or writer is None or desk is None or watch is None:
-            return
+            return FOR_EVER_NS
         if desk.expire(now_ns):
             self._serve_privately(desk)
         watch.expire(now_ns)
@@ -199,6 +204,8 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
+
+        return self._qos_timer.next_ns
 
     # --- for user threads -----------------------------------------------------------------------------------
 

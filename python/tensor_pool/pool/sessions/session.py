@@ -145,6 +145,7 @@ class StreamSession(abc.ABC):
         self.loss_reason = ""
         self._keepalive: Keepalive | None = None
         self._followed: int | None = None
+        self._due_ns = 0
 
     # --- what a role adds ---------------------------------------------------------------------------
 
@@ -161,8 +162,8 @@ class StreamSession(abc.ABC):
         """Takes a message about the stream."""
 
     @abc.abstractmethod
-    def work(self, now_ns: int) -> None:
-        """Does what is due."""
+    def work(self, now_ns: int) -> int:
+        """Does what is due; says when the next thing will be."""
 
     # --- the session ------------------------------------------------------------------------------------
 
@@ -181,10 +182,15 @@ class StreamSession(abc.ABC):
         self._follow()
         if self.attachment.state is AttachmentState.WAITING:
             self.ready.give(False)
-        self.work(now_ns)
+        self._due_ns = min(self.attachment.due_ns, self.work(now_ns))
 
-    def on_message(self, message: Message, header: Header, now_ns: int) -> None:
-        """Takes a message about the stream, or an answer."""
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it wants a turn though nothing came for it."""
+        return now_ns >= self._due_ns
+
+    def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
+        """Takes a message about the stream, or an answer; says whether the attachment moved by it."""
+        before = self.attachment.state
         match message:
             case StreamResolved():
                 self._apply(self.attachment.on_resolved(message, now_ns), now_ns)
@@ -201,6 +207,7 @@ class StreamSession(abc.ABC):
                 self.on_stream_message(message, header, now_ns)
             case _:
                 self.on_stream_message(message, header, now_ns)
+        return self.attachment.state is not before
 
     def is_fresh(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> bool:
         """Whether an announce is about the present, and not about an earlier run (decision L11)."""
