@@ -124,11 +124,17 @@ def create_ring(
 class RingWriter:
     """The one writer of a ring. It never waits for readers.
 
+    It holds a lock on the ring's header file until it is closed or its process ends. When a process is killed,
+    children that it forked meanwhile (without ``exec``) keep the lock until they end too.
+
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
         descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
         stamp_descriptors: Say in each descriptor when it was sent.
+
+    Raises:
+        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a writer.
 
     Example:
         >>> import tempfile, numpy as np

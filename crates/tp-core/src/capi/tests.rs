@@ -378,6 +378,21 @@ fn tensors_are_checked() {
 }
 
 #[test]
+fn a_second_writer_is_refused() {
+    let ring = Ring::new(4);
+    let (first, mut second) = (ring.writer(4), null_mut());
+    // SAFETY: everything lives in `ring`, and handles are closed once.
+    unsafe {
+        let open = |out| tp_writer_open(&ring.address(4), &ring.texts[0].as_ptr(), 1, out);
+        expect(open(&mut second), S::Region, "has a writer already");
+        assert!(second.is_null());
+        tp_writer_close(first);
+        expect(open(&mut second), S::Ok, "");
+        tp_writer_close(second);
+    }
+}
+
+#[test]
 fn panics_end_at_the_border() {
     expect(call(|| panic!("on purpose")), S::Internal, "bug");
     assert_eq!(tp_check_abi(ABI_VERSION), S::Ok as c_int);

@@ -295,8 +295,7 @@ fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f
     if spin.is_nan() {
         return Err(PyValueError::new_err("spin is not a number"));
     }
-    let look =
-        |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
+    let look = |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
     let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
     let start = Instant::now();
     let mut rang = false;
