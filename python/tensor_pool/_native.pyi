@@ -524,7 +524,7 @@ class Frame:
     def order(self) -> Literal["C", "F"]: ...
     @property
     def nbytes(self) -> int:
-        """Length of the payload."""
+        """Length of the payload. A producer may append padding, so it may be more than `array` has."""
 
     @property
     def borrowed(self) -> bool:
@@ -545,7 +545,10 @@ class Frame:
         """
 
     def copy_into(self, out: Buffer) -> bool:
-        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
+        """Copies the payload into a writable, contiguous buffer; false when the copy can't be trusted.
+
+        The buffer must have room for all elements. What the payload has behind them is copied as far as it fits.
+        """
 
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...

@@ -227,7 +227,7 @@ typedef struct tp_view tp_view;
 typedef struct tp_info {
     uint64_t seq;
     const void *payload; /* null when it is empty; valid until tp_view_release */
-    uint64_t length;     /* bytes of the payload */
+    uint64_t length;     /* bytes of the payload; may be more than tp_tensor_extent of its tensor: padding behind it */
     tp_frame frame;
 } tp_info;
 

@@ -245,9 +245,15 @@ impl Target {
             return refuse("the target of the copy is not contiguous".into());
         }
         if buffer.len_bytes() < bytes {
-            return refuse(format!("the target has {} bytes, the frame {bytes}", buffer.len_bytes()));
+            let have = buffer.len_bytes();
+            return refuse(format!("the target has {have} bytes, the frame's elements need {bytes}"));
         }
         Ok(Self { buffer })
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.buffer.len_bytes()
     }
 
     /// The bytes. Others with the same array in hand must leave them alone meanwhile.
