@@ -243,7 +243,11 @@ class Claim:
     def finished(self) -> bool: ...
     @property
     def array(self) -> NDArray[Any]:
-        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it."""
+        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it.
+
+        Raises:
+            ClaimError: The claim was committed or aborted already.
+        """
 
     def write_header(self) -> None:
         """Writes the header before the payload is complete, so that readers may follow its progress."""

@@ -82,6 +82,10 @@ def test_a_forked_child_gets_an_error_instead_of_the_parents_ring(make_ring):
             frame.still_valid,
             frame.copy,
             lambda: memoryview(frame),
+            lambda: frame.array,
+            frame.__enter__,
+            lambda: slot.array,
+            lambda: memoryview(slot),
             slot.commit,
         )
         for call in calls:
@@ -98,7 +102,7 @@ def test_a_forked_child_gets_an_error_instead_of_the_parents_ring(make_ring):
     with os.fdopen(read_end) as pipe:
         report = pipe.read()
     os.waitpid(child, 0)
-    assert report.split() == ["forked"] * 8
+    assert report.split() == ["forked"] * 12
     slot.commit()
     assert reader.poll().seq == 1, "the parent goes on"
 
