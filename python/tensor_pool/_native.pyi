@@ -311,6 +311,9 @@ class RingReader:
             timeout: The longest wait in seconds.
             spin: For how many of them, at first, to look at the doorbell again and again rather than sleep. That
                 takes a core and saves the time of waking up, some 10 us.
+
+        Raises:
+            ClosedError: It was closed or revoked, perhaps meanwhile.
         """
 
     def seek(self, seq: int) -> None:

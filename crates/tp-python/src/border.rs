@@ -83,13 +83,14 @@ pub fn wait_for<T: Send, E: Send>(
 }
 
 /// Sleeps up to `timeout` seconds in slices without the interpreter's lock; `sleep` says whether it was woken.
-/// Lets Ctrl-C in.
+/// Lets Ctrl-C in, and asks `go_on` between slices whether what is waited for still exists.
 ///
 /// # Errors
-/// What a signal handler raised; an error when the interpreter exits; a time-out that is no number.
+/// What a signal handler or `go_on` raised; an error when the interpreter exits; a time-out that is no number.
 pub fn sleep_in_slices(
     py: Python<'_>,
     timeout: f64,
+    go_on: impl Fn() -> PyResult<()>,
     sleep: impl Fn(Duration) -> bool + Sync,
 ) -> PyResult<bool> {
     if timeout.is_nan() {
@@ -105,6 +106,7 @@ pub fn sleep_in_slices(
             return Ok(woken);
         }
         check_not_exiting(py)?;
+        go_on()?;
     }
 }
 
