@@ -1,7 +1,8 @@
 """The native module: mechanisms without policy. Use the classes of `tensor_pool` where there is one.
 
 Handles raise `ForkedProcessError` in a forked child and `ClosedError` after `close()`. Calls that block let
-signals in at least every 100 ms. Element types are given as the wire numbers them (`tensor_pool.datatypes`).
+signals in at least every 100 ms, and end daemon threads with `SystemExit` when the interpreter exits. Element
+types are given as the wire numbers them (`tensor_pool.datatypes`).
 """
 
 import os
