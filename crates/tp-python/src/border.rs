@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PySystemExit, PyValueError};
+use pyo3::exceptions::{PyBufferError, PySystemExit, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyMemoryView};
 use tp_aeron::OwnerProcess;
 use tp_core::copy::{Locality, racy_copy};
 
@@ -144,6 +144,20 @@ pub fn watch_interpreter_exit(py: Python<'_>) -> PyResult<()> {
     })?;
     py.import("atexit")?.call_method1("register", (on_exit,))?;
     Ok(())
+}
+
+/// The buffer of an object, shape and strides included.
+///
+/// Exporters may leave the strides of contiguous memory out (ctypes does), and the shape of one dimension, which PyO3
+/// does not take. A memoryview fills them in.
+pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    PyUntypedBuffer::get(object).or_else(|failure| {
+        if !failure.is_instance_of::<PyBufferError>(object.py()) {
+            return Err(failure);
+        }
+        let view = PyMemoryView::from(object).map_err(|_| failure)?;
+        PyUntypedBuffer::get(&view)
+    })
 }
 
 /// The bytes of a contiguous buffer that others may write to meanwhile: a view of shared memory, or an array that
