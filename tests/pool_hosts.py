@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 from tensor_pool import wire
 from tensor_pool.closing import Closing
+from tensor_pool.errors import MalformedMessageError
 from tensor_pool.ops.tap import endpoints
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.testing import Cluster, wait_until
@@ -28,7 +30,7 @@ QUICK: dict[str, Any] = {
     "client.hello_interval_ms": 100,
     "client.metadata_interval_ms": 100,
 }
-"""Everything that takes seconds takes parts of one: a lease lasts 0.6 s, and a silent driver is dead after 1 s."""
+"""What takes seconds takes parts of one: a lease lasts 0.6 s, a silent driver counts as dead after 1 s."""
 
 LEASE_S = 0.6
 """How long a lease of `QUICK` lasts without keepalives."""
@@ -72,7 +74,8 @@ class Ear(Closing):
                 pass
 
     def _take(self, source: str, data: bytes) -> None:
-        self.heard.append((source, wire.decode(data)))
+        with contextlib.suppress(MalformedMessageError):
+            self.heard.append((source, wire.decode(data)))
 
     def all_of(self, kind: type[MessageT], **fields: Any) -> list[MessageT]:
         """The messages of a kind that were heard so far and have these values."""
@@ -93,14 +96,14 @@ class Ear(Closing):
         self.listen()
         return {source for source, message in self.heard if isinstance(message, kind)}
 
-    def say(self, message: Message, source: str = "control") -> None:
+    def say(self, message: Message | bytes, source: str = "control") -> None:
         """Sends a message, as anybody could."""
         if source not in self._publications:
             place = (getattr(self._streams, f"{source}_{part}") for part in ("channel", "stream_id"))
             self._publications[source] = self._client.add_publication(*place)
         publication = self._publications[source]
         wait_until(lambda: publication.connected, what=f"a listener on {source}")
-        publication.offer(wire.encode(message))
+        publication.offer(message if isinstance(message, bytes) else wire.encode(message))
 
     def admin(self) -> AdminClient:
         """Asks the driver; belongs to the connection of the ear."""
@@ -126,14 +129,14 @@ def half_made(host: Cluster) -> list[str]:
 
 def open_files(pid: int) -> int:
     """How many file descriptors a process has."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def mapped_regions(pid: int, host: Cluster) -> list[str]:
-    """The region files that a process has mapped, deleted ones too."""
+    """The region files that a process has mapped, each as often as it is, deleted ones too."""
     base = str(host.settings["shm.shm_base_dir"])
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
-    return sorted({line.split(maxsplit=5)[5] for line in maps if base in line})
+    return sorted(line.split(maxsplit=5)[5] for line in maps if base in line)
 
 
 def cpu_seconds(pid: int) -> float:

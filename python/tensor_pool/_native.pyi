@@ -1,7 +1,8 @@
 """The native module: mechanisms without policy. Use the classes of `tensor_pool` where there is one.
 
 Handles raise `ForkedProcessError` in a forked child and `ClosedError` after `close()`. Calls that block let
-signals in at least every 100 ms. Element types are given as the wire numbers them (`tensor_pool.datatypes`).
+signals in at least every 100 ms, and end daemon threads with `SystemExit` when the interpreter exits. Element
+types are given as the wire numbers them (`tensor_pool.datatypes`).
 """
 
 import os
@@ -124,11 +125,17 @@ def create_ring(
 class RingWriter:
     """The one writer of a ring. It never waits for readers.
 
+    It holds a lock on the ring's header file until it is closed or its process ends. When a process is killed,
+    children that it forked meanwhile (without ``exec``) keep the lock until they end too.
+
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
         descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
         stamp_descriptors: Say in each descriptor when it was sent.
+
+    Raises:
+        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a writer.
 
     Example:
         >>> import tempfile, numpy as np
@@ -149,7 +156,7 @@ class RingWriter:
     ) -> Self: ...
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: int | None = None,
         timestamp_ns: int | None = None,
@@ -237,7 +244,11 @@ class Claim:
     def finished(self) -> bool: ...
     @property
     def array(self) -> NDArray[Any]:
-        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it."""
+        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it.
+
+        Raises:
+            ClaimError: The claim was committed or aborted already.
+        """
 
     def write_header(self) -> None:
         """Writes the header before the payload is complete, so that readers may follow its progress."""
@@ -301,6 +312,9 @@ class RingReader:
             timeout: The longest wait in seconds.
             spin: For how many of them, at first, to look at the doorbell again and again rather than sleep. That
                 takes a core and saves the time of waking up, some 10 us.
+
+        Raises:
+            ClosedError: It was closed or revoked, perhaps meanwhile.
         """
 
     def seek(self, seq: int) -> None:
@@ -518,7 +532,7 @@ class Frame:
     def order(self) -> Literal["C", "F"]: ...
     @property
     def nbytes(self) -> int:
-        """Length of the payload."""
+        """Length of the payload. A producer may append padding, so it may be more than `array` has."""
 
     @property
     def borrowed(self) -> bool:
@@ -539,7 +553,10 @@ class Frame:
         """
 
     def copy_into(self, out: Buffer) -> bool:
-        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
+        """Copies the payload into a writable, contiguous buffer; false when the copy can't be trusted.
+
+        The buffer must have room for all elements. What the payload has behind them is copied as far as it fits.
+        """
 
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...

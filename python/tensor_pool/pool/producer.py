@@ -54,7 +54,7 @@ class Producer(Closing):
 
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: DTypeLike | Dtype | None = None,
         timestamp_ns: int | None = None,
@@ -184,7 +184,11 @@ class Producer(Closing):
         )
 
     def _publish_with_progress(
-        self, array: Buffer, dtype: DTypeLike | Dtype | None, timestamp_ns: int | None, trace_id: int | None
+        self,
+        array: Buffer | NDArray[Any],
+        dtype: DTypeLike | Dtype | None,
+        timestamp_ns: int | None,
+        trace_id: int | None,
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 

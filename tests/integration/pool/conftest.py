@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from pool_hosts import LAYOUTS, Ear, quick_host
 
+from pool_hosts import LAYOUTS, Ear, quick_host
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster
 

@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 import pytest
-from pool_hosts import Ear, epochs_of, mapped_regions
 
+from pool_hosts import Ear, epochs_of, mapped_regions
 from tensor_pool.datatypes import Dtype
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster, wait_until

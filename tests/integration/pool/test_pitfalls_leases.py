@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pool_hosts import LAYOUTS, LEASE_S, Ear, epochs_of, quick_host
 
+from pool_hosts import LAYOUTS, LEASE_S, Ear, epochs_of, quick_host
+from tensor_pool.errors import AttachRefusedError
 from tensor_pool.pool.pool import Pool
+from tensor_pool.pool.producer import Producer
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.wire.messages import (
     PublishMode,
@@ -26,6 +28,18 @@ FOLLOWER = """
     for frame in inp:
         print(int(frame.copy()[0]), frame.info.epoch)
 """
+
+
+def producer_of(pool: Pool, name: str) -> Producer:
+    """A producer as soon as nobody else is: a dead one holds its lease until it expires."""
+
+    def attached() -> Producer | None:
+        try:
+            return pool.producer(name, dtype="uint32", shape=(4,))
+        except AttachRefusedError:
+            return None
+
+    return wait_until(attached, what="a free stream")
 
 
 def frame(value: int) -> np.ndarray:
@@ -78,8 +92,9 @@ def test_the_epoch_grows_whenever_a_producer_comes_or_goes(own_host: Cluster) ->
         next_epoch()  # expired
         own_host.driver.kill()
         own_host.start_driver()
-        out = pool.producer("camera-1", dtype="uint32", shape=(4,))
-        assert next_epoch() == out.epoch
+        out = producer_of(pool, "camera-1")  # the log may replay the dead one's attach (decision L11)
+        while epochs[-1] != out.epoch:
+            next_epoch()
         announced = [a.epoch for a in ear.all_of(ShmPoolAnnounce, stream_id=out.stream_id)]
     assert epochs == sorted(set(epochs))
     assert announced == sorted(announced)
@@ -93,7 +108,12 @@ def test_a_consumer_recovers_from_every_restart(own_host: Cluster) -> None:
     for value in range(4):
         producer = own_host.run_python(
             f"""
-            out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+            while True:
+                try:
+                    out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+                    break
+                except tp.AttachRefusedError:  # the one before holds its lease until it expires
+                    time.sleep(0.05)
             out.publish(np.full(4, {value}, "uint32"))
             print(out.epoch)
             time.sleep(60)
@@ -166,43 +186,32 @@ def test_twenty_attaches_leave_one_directory_and_never_take_a_fresh_one(
 
 
 @pytest.mark.req("DRV-4.4-2", "DRV-4.4-5")
-@pytest.mark.parametrize("role", ["consumer", "producer"])
-def test_a_lease_outlives_a_program_that_is_busy(host: Cluster, ear: Ear, name: str, role: str) -> None:
+def test_leases_outlive_a_program_that_is_busy(host: Cluster, ear: Ear, name: str) -> None:
     """Pitfalls 19 and 20: nobody polls for ten lease times; for some of it not even Python runs."""
     program = host.run_python(
         f"""
         import ctypes
-        stream = pool.{role}({name!r}{', dtype="uint32", shape=(4,)' if role == "producer" else ""})
-        print(stream.stream_id)
+        out = pool.producer({name!r}, dtype="uint32", shape=(4,))
+        inp = pool.consumer({name!r}, wait_s=5)
+        print(out.stream_id)
         ctypes.PyDLL(None).usleep(int({4 * LEASE_S} * 1e6))  # with the interpreter lock held
         time.sleep({6 * LEASE_S})
-        {"stream.publish(np.ones(4, 'uint32'))" if role == "producer" else "stream.poll()"}
-        print(stream.stats.reconnects, getattr(stream.stats, "lease_losses", 0))
+        out.publish(np.ones(4, "uint32"))
+        inp.poll(timeout=1).copy()
+        print(out.stats.lease_losses, inp.stats.reconnects, inp.stats.remaps)
         time.sleep(60)
         """
     )
-    if role == "consumer":
-        with host.connect() as pool, pool.producer(name, dtype="uint32", shape=(4,)):
-            _keeps_its_lease(program, ear, role)
-    else:
-        _keeps_its_lease(program, ear, role)
-    program.kill()
-
-
-def _keeps_its_lease(program, ear: Ear, role: str) -> None:
     stream_id = int(program.read_line())
     with ear.admin() as admin:
-
-        def lease():
-            found = [entry for entry in admin.leases(stream_id) if entry.role.name.lower() == role]
-            return found[0] if found else None
-
-        before = wait_until(lease, what="a lease")
-        assert program.read_line() == "0 0"
-        after = lease()
-    assert after.lease_id == before.lease_id
-    assert after.expiry_timestamp_ns - before.expiry_timestamp_ns > 9 * LEASE_S * 1e9
-    assert after.keepalive_timestamp_ns > before.granted_timestamp_ns + 9 * LEASE_S * 1e9
+        before = {lease.role: lease for lease in admin.leases(stream_id)}
+        assert set(before) == set(Role)
+        assert program.read_line() == "0 0 0"
+        after = {lease.role: lease for lease in admin.leases(stream_id)}
+    for role in Role:
+        assert after[role].lease_id == before[role].lease_id
+        assert after[role].expiry_timestamp_ns - before[role].expiry_timestamp_ns > 9 * LEASE_S * 1e9
+    program.kill()
 
 
 @pytest.mark.req("DRV-4.4-2", "DRV-4.8-4", "DRV-4.5-1")

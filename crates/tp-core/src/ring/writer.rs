@@ -10,7 +10,7 @@ use crate::clock::monotonic_ns;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::{payload_offset, slot_offset};
-use crate::region::{Access, BaseDirs, Mapping, RegionError};
+use crate::region::{Access, BaseDirs, Mapping, RegionError, WriterLock};
 use crate::seqlock::{self, Commit};
 use crate::slot::{self, FrameHeader, slot_index};
 use crate::sync::AtomicU64;
@@ -109,12 +109,13 @@ pub struct RingWriter {
     pools: Vec<Arc<Mapping>>,
     largest_stride: u32,
     next_seq: u64,
+    _lock: WriterLock,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
     open: std::collections::VecDeque<u64>,
 }
 
 impl RingWriter {
-    /// Opens and maps a ring for writing.
+    /// Opens and maps a ring for writing, unless somebody else does: a ring has one writer.
     ///
     /// The first frame of a fresh ring is 0; where an earlier writer of the same epoch stopped, this one goes
     /// on: sequence numbers only grow [WIRE-8.3-4].
@@ -125,6 +126,8 @@ impl RingWriter {
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         let mut writer = Self {
             geometry: files.geometry,
+            // Before the ring is looked at: what another writer does meanwhile would be missed.
+            _lock: WriterLock::take(files.header)?,
             header: Arc::new(header),
             pools,
             largest_stride,

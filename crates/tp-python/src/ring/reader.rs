@@ -295,17 +295,18 @@ fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f
     if spin.is_nan() {
         return Err(PyValueError::new_err("spin is not a number"));
     }
-    let look =
-        |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
+    let look = |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
     let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
+    let all_open = || readers.iter().try_for_each(|reader| reader.with(py, |_| ()));
     let start = Instant::now();
     let mut rang = false;
     if spin > 0.0 {
         let changed = || sources.iter().any(|(source, seen)| source.bell() != *seen);
-        rang = sleep_in_slices(py, spin.min(timeout), |slice| doorbell::spin_until(changed, slice))?;
+        rang =
+            sleep_in_slices(py, spin.min(timeout), all_open, |slice| doorbell::spin_until(changed, slice))?;
     }
     if !rang {
-        rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), |slice| {
+        rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), all_open, |slice| {
             let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
             doorbell::wait_any(&bells, slice)
         })?;
