@@ -1,7 +1,7 @@
 """Shared memory that CUDA copies from at full speed.
 
-A copy from ordinary memory to a GPU goes through a staging buffer; from memory that CUDA knows it goes straight.
-A consumer's mappings are read-only, which CUDA accepts when it is told so.
+A copy from ordinary memory to a GPU goes through a staging buffer; from memory that CUDA knows it goes
+straight. A consumer's mappings are read-only, which CUDA accepts when it is told so.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class HostRegistration(Closing):
             if code == _SUCCESS:
                 self._registered.append(address)
             else:
-                _LOG.warning(
-                    "CUDA does not take pool %d as it is (error %d): copies will be slower", pool_id, code
-                )
+                _LOG.warning("CUDA refuses pool %d (error %d): copies will be slower", pool_id, code)
 
     @property
     def pools(self) -> int:

@@ -276,6 +276,6 @@ def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
 
 
-def _nbytes(array: Buffer) -> int:
+def _nbytes(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
     return int(nbytes) if nbytes is not None else memoryview(array).nbytes
