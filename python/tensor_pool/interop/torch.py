@@ -59,8 +59,7 @@ def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool
     torch = _import_torch()
     if device is None or torch.device(device).type == "cpu":
         return torch.from_numpy(frame.copy() if copy else _as_writable(frame.array))
-    _check_device(torch, device)
-    _register(torch, frame)
+    _register(torch, frame, device)
     source = torch.from_numpy(_as_writable(frame.array))
     # The copy on the device is the private one; it counts only if the frame was whole when it was done.
     tensor = source.to(device, non_blocking=True, copy=True)
@@ -73,11 +72,12 @@ def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool
     return tensor
 
 
-def _register(torch: Any, frame: BorrowedFrame) -> None:
+def _register(torch: Any, frame: BorrowedFrame, device: object) -> None:
     """Makes the memory known to CUDA with the first frame of a ring; costs milliseconds, once."""
     known = frame.registration
     if frame.reader is None or (known is not None and known.reader is frame.reader):
         return
+    _check_device(torch, device)
     if known is not None:
         known.close()
     frame.registration = HostRegistration(torch, frame.reader)
@@ -92,7 +92,7 @@ def _as_writable(array: NDArray[Any]) -> NDArray[Any]:
         sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
     )
     memory = (ctypes.c_char * nbytes).from_address(address)
-    memory.owner = array  # type: ignore[attr-defined] # keeps the mapping alive as long as the tensor
+    memory.owner = array  # keeps the mapping alive as long as the tensor
     return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import tensor_pool as tp
 from tensor_pool.interop import torch as interop
+from tensor_pool.testing import wait_until
 
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
@@ -85,5 +86,4 @@ def test_a_copy_on_the_gpu_is_right_and_checked(frames, torch):
     with pytest.raises(tp.FrameOverwrittenError):
         frame.torch(device="cuda")
     out.close()  # the ring is unmapped, and forgotten by CUDA before
-    assert inp.poll(timeout=0.5) is None
-    assert inp.session.ledger.registration is None
+    wait_until(lambda: inp.session.ledger.registration is None)
