@@ -204,6 +204,8 @@ class RingWriter:
             lock: Also keep every page in memory, so that the system never swaps it out.
 
         Raises:
+            RegionFullError: The files are sparse and there is not enough memory (frames would end in a SIGBUS), or
+                one was cut off.
             RegionError: The pages can't be locked, mostly because the limit is too low.
         """
 

@@ -280,11 +280,15 @@ impl RingWriter {
     fn prefault(&self, py: Python<'_>, lock: bool) -> PyResult<()> {
         self.check(py)?;
         let memory = self.publisher.with(py, |publisher| Ok(publisher.ring.memory()))?;
-        let prepare = || {
-            memory.prefault();
-            if lock { memory.lock() } else { Ok(()) }
-        };
-        released(py, prepare).map_err(|failure| {
+        released(py, || memory.prefault()).map_err(|failure| {
+            let message = format!("there is no memory for all {} bytes: {failure}", memory.len_bytes());
+            let hint = "use fewer or smaller slots, or free memory there (df -h shows it)";
+            errors::REGION_FULL.new_err(py, message, Some(hint))
+        })?;
+        if !lock {
+            return Ok(());
+        }
+        released(py, || memory.lock()).map_err(|failure| {
             let message = format!("{} bytes can't be locked in memory: {failure}", memory.len_bytes());
             let hint = "raise the limit (`ulimit -l`, LimitMEMLOCK= of a service), or do without the lock";
             errors::REGION.new_err(py, message, Some(hint))
