@@ -174,7 +174,7 @@ void tp_writer_close(tp_writer *writer);
 int tp_writer_next_seq(const tp_writer *writer, uint64_t *out);
 int tp_writer_max_length(const tp_writer *writer, uint64_t *out);
 
-/* Touches every page now rather than in the first frames. */
+/* Touches every page now rather than in the first frames. TP_ERROR_NO_SPACE where a frame would end in a SIGBUS. */
 int tp_writer_prefault(const tp_writer *writer);
 
 /* A slot that is being filled. */

@@ -409,6 +409,19 @@ fn padding_behind_the_tensor_is_the_readers_choice() {
 }
 
 #[test]
+fn memory_that_is_not_there_is_told() {
+    let ring = Ring::new(64);
+    let writer = ring.writer(64);
+    let path = ring.texts[0].to_str().unwrap().to_owned() + "/1.pool";
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
+    // SAFETY: as above; nothing touches the pool.
+    unsafe {
+        expect(tp_writer_prefault(writer), S::NoSpace, "no memory behind the files");
+        tp_writer_close(writer);
+    }
+}
+
+#[test]
 fn a_second_writer_is_refused() {
     let ring = Ring::new(4);
     let (first, mut second) = (ring.writer(4), null_mut());

@@ -79,12 +79,15 @@ pub struct Claim {
 pub struct RingMemory(Vec<Arc<Mapping>>);
 
 impl RingMemory {
-    /// Asks for huge pages and touches every page now rather than in the first frames. Best effort.
-    pub fn prefault(&self) {
-        for mapping in &self.0 {
+    /// Asks for huge pages and touches every page now rather than in the first frames.
+    ///
+    /// # Errors
+    /// There is not enough memory behind the files, which may be sparse; or a file was cut off.
+    pub fn prefault(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|mapping| {
             mapping.advise_hugepages();
-            mapping.prefault();
-        }
+            Ok(mapping.prefault()?)
+        })
     }
 
     /// Keeps every page in memory until the ring is unmapped.
@@ -164,11 +167,6 @@ impl RingWriter {
     /// The memory of the ring, to be prepared while frames are already written.
     pub fn memory(&self) -> RingMemory {
         RingMemory(self.pools.iter().chain([&self.header]).map(Arc::clone).collect())
-    }
-
-    /// Touches every page now rather than in the first frames.
-    pub fn prefault(&self) {
-        self.memory().prefault();
     }
 
     fn commit_word(&self, seq: u64) -> &AtomicU64 {

@@ -296,7 +296,9 @@ class ConsumerSession(StreamSession):
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
         if self._hello_timer.due(now_ns):
+            self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
+            self._fault_point("after_hello")
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,
