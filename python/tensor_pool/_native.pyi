@@ -1,12 +1,13 @@
 """The native module: mechanisms without policy. Use the classes of `tensor_pool` where there is one.
 
 Handles raise `ForkedProcessError` in a forked child and `ClosedError` after `close()`. Calls that block let
-signals in at least every 100 ms. Element types are given as the wire numbers them (`tensor_pool.datatypes`).
+signals in at least every 100 ms, and end daemon threads with `SystemExit` when the interpreter exits. Element
+types are given as the wire numbers them (`tensor_pool.datatypes`).
 """
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, Protocol, Self, final, type_check_only
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
@@ -54,7 +55,7 @@ DROP_REASONS: Final[tuple[str, ...]]
 
 @final
 class RingAddress:
-    """A ring as it is announced: its numbers and where its files are.
+    """A ring as it is announced: its numbers and where its files are. Can be pickled and hashed.
 
     Args:
         stream_id: Pool stream.
@@ -85,6 +86,8 @@ class RingAddress:
     def pools(self) -> list[tuple[int, int, str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 def create_ring(
     directory: str | os.PathLike[str],
@@ -120,15 +123,30 @@ def create_ring(
         RingAddress(stream 1, epoch 1, 8 slots of 4096 bytes)
     """
 
+@type_check_only
+class _Publication(Protocol):
+    """The publication of `tensor_pool.transport`."""
+
+    @property
+    def native(self) -> AeronPublication: ...
+
 @final
 class RingWriter:
     """The one writer of a ring. It never waits for readers.
 
+    It holds a lock on the ring's header file until it is closed or its process ends. When a process is
+    killed, children that it forked meanwhile (without ``exec``) keep the lock until they end too.
+
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
-        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
+        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell; a
+            publication of `tensor_pool.transport` or of this module.
         stamp_descriptors: Say in each descriptor when it was sent.
+
+    Raises:
+        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a
+            writer.
 
     Example:
         >>> import tempfile, numpy as np
@@ -144,12 +162,12 @@ class RingWriter:
         address: RingAddress,
         *,
         base_dirs: Sequence[str | os.PathLike[str]],
-        descriptors: AeronPublication | None = None,
+        descriptors: AeronPublication | _Publication | None = None,
         stamp_descriptors: bool = False,
     ) -> Self: ...
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: int | None = None,
         timestamp_ns: int | None = None,
@@ -197,6 +215,8 @@ class RingWriter:
             lock: Also keep every page in memory, so that the system never swaps it out.
 
         Raises:
+            RegionFullError: The files are sparse and there is not enough memory (frames would end in a
+                SIGBUS), or one was cut off.
             RegionError: The pages can't be locked, mostly because the limit is too low.
         """
 
@@ -237,7 +257,11 @@ class Claim:
     def finished(self) -> bool: ...
     @property
     def array(self) -> NDArray[Any]:
-        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it."""
+        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it.
+
+        Raises:
+            ClaimError: The claim was committed or aborted already.
+        """
 
     def write_header(self) -> None:
         """Writes the header before the payload is complete, so that readers may follow its progress."""
@@ -299,8 +323,11 @@ class RingReader:
 
         Args:
             timeout: The longest wait in seconds.
-            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep. That
-                takes a core and saves the time of waking up, some 10 us.
+            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep.
+                That takes a core and saves the time of waking up, some 10 us.
+
+        Raises:
+            ClosedError: It was closed or revoked, perhaps meanwhile.
         """
 
     def seek(self, seq: int) -> None:
@@ -331,9 +358,9 @@ class RingReader:
     def payload_mappings(self) -> list[tuple[int, int, int]]:
         """Pool id, address and bytes of each payload pool as it is mapped here; none in copy mode.
 
-        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The memory
-        stays mapped while this reader is open or one of its frames, or an array of one, lives: undo the
-        registration before.
+        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The
+        memory stays mapped while this reader is open or one of its frames, or an array of one, lives: undo
+        the registration before.
         """
 
     def check_files(self) -> None:
@@ -518,7 +545,7 @@ class Frame:
     def order(self) -> Literal["C", "F"]: ...
     @property
     def nbytes(self) -> int:
-        """Length of the payload."""
+        """Length of the payload. A producer may append padding, so it may be more than `array` has."""
 
     @property
     def borrowed(self) -> bool:
@@ -539,7 +566,11 @@ class Frame:
         """
 
     def copy_into(self, out: Buffer) -> bool:
-        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
+        """Copies the payload into a writable, contiguous buffer; false when the copy can't be trusted.
+
+        The buffer must have room for all elements. What the payload has behind them is copied as far as it
+        fits.
+        """
 
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...

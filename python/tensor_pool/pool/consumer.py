@@ -204,7 +204,8 @@ class Consumer(Closing):
         if self._in_a_row >= _LAG_CHECK_FRAMES:
             self._in_a_row = 0
             self._resync(reader)
-        frame = Frame(native, ledger, session.streams.log if private is None else private.log)
+        log = session.streams.log if private is None else private.log
+        frame = Frame(native, ledger, log, reader)
         ledger.delivered += 1
         ledger.unjudged = frame
         return frame

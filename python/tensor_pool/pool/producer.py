@@ -54,7 +54,7 @@ class Producer(Closing):
 
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: DTypeLike | Dtype | None = None,
         timestamp_ns: int | None = None,
@@ -184,7 +184,11 @@ class Producer(Closing):
         )
 
     def _publish_with_progress(
-        self, array: Buffer, dtype: DTypeLike | Dtype | None, timestamp_ns: int | None, trace_id: int | None
+        self,
+        array: Buffer | NDArray[Any],
+        dtype: DTypeLike | Dtype | None,
+        timestamp_ns: int | None,
+        trace_id: int | None,
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 
@@ -272,6 +276,6 @@ def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
 
 
-def _nbytes(array: Buffer) -> int:
+def _nbytes(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
     return int(nbytes) if nbytes is not None else memoryview(array).nbytes

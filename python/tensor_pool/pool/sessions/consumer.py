@@ -195,6 +195,7 @@ class ConsumerSession(StreamSession):
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
+            self.ledger.forget_ring()
             old.revoke()
         if old is not reader:
             self._tell_users()
