@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensor_pool.ops.cli.exit_codes import NO_DRIVER, OK, PROBLEMS, USAGE
+from tensor_pool.ops.cli.exit_codes import INTERRUPTED, NO_DRIVER, OK, PROBLEMS, USAGE
 from tensor_pool.testing import Cluster, Process, wait_until
 
 FORMATS = ("table", "json", "jsonl")
@@ -402,7 +402,7 @@ class TestMemoryMessagesAndMachine:
         assert outcome.code == OK, outcome.err
         row = json.loads(outcome.out)
         assert f"/{host.stream_id}/" in row["path"]
-        assert row["ring"]["newest_seq"] > 0
+        assert row["slots"]["newest_seq"] > 0
         assert "N newest" in ask("shm", "inspect", str(host.stream_id)).out
 
     def test_shm_verify_and_gc(self, ask: Callable, host: Host) -> None:
@@ -518,3 +518,22 @@ def test_bench_for_people_and_its_mistakes(tpool: Callable) -> None:
     ]
     assert "no copy" in outcome.out
     assert tpool("bench", "latency", "--slots", "3").code == USAGE
+
+
+def test_a_bench_that_asks_for_too_much_is_told_why(tpool: Callable) -> None:
+    limit = "--set=driver.max_stream_bytes=1048576"
+    outcome = tpool("bench", "latency", "--seconds", "0.3", limit)
+    assert outcome.code == PROBLEMS
+    assert "error: the producer failed: " in outcome.err
+    assert "max_stream_bytes" in outcome.err
+
+
+def test_ctrl_c_ends_a_bench_and_both_its_processes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "bench", "latency"]
+    place = f"--set=shm.shm_base_dir={tmp_path}"
+    with Process([*command, "--seconds", "60", "--bytes", "4096", place], environ=os.environ) as process:
+        wait_until(lambda: " frames, p50 " in process.errors(), what="progress", timeout_s=30)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait() == INTERRUPTED
+        assert "Traceback" not in process.errors()
+    assert not list(tmp_path.rglob("*.ring")), "its memory is gone"
