@@ -1,12 +1,13 @@
 """The native module: mechanisms without policy. Use the classes of `tensor_pool` where there is one.
 
 Handles raise `ForkedProcessError` in a forked child and `ClosedError` after `close()`. Calls that block let
-signals in at least every 100 ms. Element types are given as the wire numbers them (`tensor_pool.datatypes`).
+signals in at least every 100 ms, and end daemon threads with `SystemExit` when the interpreter exits. Element
+types are given as the wire numbers them (`tensor_pool.datatypes`).
 """
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, Protocol, Self, final, type_check_only
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
@@ -14,6 +15,8 @@ from typing_extensions import Buffer, CapsuleType
 __all__ = [
     # rings
     "DROP_REASONS",
+    "BellFd",
+    "BellWatcher",
     "Claim",
     "Frame",
     "FrameDescriptor",
@@ -52,7 +55,7 @@ DROP_REASONS: Final[tuple[str, ...]]
 
 @final
 class RingAddress:
-    """A ring as it is announced: its numbers and where its files are.
+    """A ring as it is announced: its numbers and where its files are. Can be pickled and hashed.
 
     Args:
         stream_id: Pool stream.
@@ -83,6 +86,8 @@ class RingAddress:
     def pools(self) -> list[tuple[int, int, str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 def create_ring(
     directory: str | os.PathLike[str],
@@ -118,15 +123,30 @@ def create_ring(
         RingAddress(stream 1, epoch 1, 8 slots of 4096 bytes)
     """
 
+@type_check_only
+class _Publication(Protocol):
+    """The publication of `tensor_pool.transport`."""
+
+    @property
+    def native(self) -> AeronPublication: ...
+
 @final
 class RingWriter:
     """The one writer of a ring. It never waits for readers.
 
+    It holds a lock on the ring's header file until it is closed or its process ends. When a process is
+    killed, children that it forked meanwhile (without ``exec``) keep the lock until they end too.
+
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
-        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
+        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell; a
+            publication of `tensor_pool.transport` or of this module.
         stamp_descriptors: Say in each descriptor when it was sent.
+
+    Raises:
+        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a
+            writer.
 
     Example:
         >>> import tempfile, numpy as np
@@ -142,7 +162,7 @@ class RingWriter:
         address: RingAddress,
         *,
         base_dirs: Sequence[str | os.PathLike[str]],
-        descriptors: AeronPublication | None = None,
+        descriptors: AeronPublication | _Publication | None = None,
         stamp_descriptors: bool = False,
     ) -> Self: ...
     def publish(
@@ -195,6 +215,8 @@ class RingWriter:
             lock: Also keep every page in memory, so that the system never swaps it out.
 
         Raises:
+            RegionFullError: The files are sparse and there is not enough memory (frames would end in a
+                SIGBUS), or one was cut off.
             RegionError: The pages can't be locked, mostly because the limit is too low.
         """
 
@@ -235,7 +257,11 @@ class Claim:
     def finished(self) -> bool: ...
     @property
     def array(self) -> NDArray[Any]:
-        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it."""
+        """The payload as a writable array, made read-only by `commit` and `abort`. Don't keep views of it.
+
+        Raises:
+            ClaimError: The claim was committed or aborted already.
+        """
 
     def write_header(self) -> None:
         """Writes the header before the payload is complete, so that readers may follow its progress."""
@@ -276,6 +302,13 @@ class RingReader:
     def poll(self) -> Frame | None:
         """The next frame, or `None` when there is none yet. Never waits."""
 
+    def has_next(self) -> bool:
+        """Whether there is something for `poll`; takes nothing and counts nothing.
+
+        Looks into one slot, and further ahead only when the doorbell rang since the last look. When there is
+        nothing, only a later ring ends a `wait`, as after `poll`.
+        """
+
     def read(self, seq: int) -> Frame | None:
         """Frame `seq`, or `None` (and a count in `drops`) when it can't be taken."""
 
@@ -285,8 +318,17 @@ class RingReader:
         `None` when nothing can be had, which is always so in copy mode.
         """
 
-    def wait(self, timeout: float) -> bool:
-        """Sleeps until the producer rings, for at most `timeout` seconds; did it since the last `poll`?"""
+    def wait(self, timeout: float, spin: float = 0.0) -> bool:
+        """Waits until the producer rings, for at most `timeout` seconds; did it since the last `poll`?
+
+        Args:
+            timeout: The longest wait in seconds.
+            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep.
+                That takes a core and saves the time of waking up, some 10 us.
+
+        Raises:
+            ClosedError: It was closed or revoked, perhaps meanwhile.
+        """
 
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""
@@ -312,6 +354,14 @@ class RingReader:
     @property
     def late(self) -> int:
         """How many frames were dropped because the producer was faster."""
+
+    def payload_mappings(self) -> list[tuple[int, int, int]]:
+        """Pool id, address and bytes of each payload pool as it is mapped here; none in copy mode.
+
+        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The
+        memory stays mapped while this reader is open or one of its frames, or an array of one, lives: undo
+        the registration before.
+        """
 
     def check_files(self) -> None:
         """Raises `RegionError` when a file is no longer what was announced: its superblock, its length."""
@@ -374,8 +424,79 @@ class RingKeeper:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_args: object) -> None: ...
 
-def wait_any(readers: Sequence[RingReader], timeout: float, /) -> bool:
-    """Sleeps until one of the readers' producers rings, at most `timeout` seconds."""
+def wait_any(readers: Sequence[RingReader], timeout: float, /, spin: float = 0.0) -> bool:
+    """Like `RingReader.wait`, for the first of several readers' producers that rings.
+
+    The kernel waits for up to 128 of them at once. Beyond, and before Linux 5.16, they are looked at in turns
+    of a millisecond, which costs some CPU time and delays the wake-up by up to that.
+    """
+
+@final
+class BellWatcher:
+    """A native thread that makes file descriptors readable when producers ring, for event loops.
+
+    One thread serves all readers of a process; beyond 127 it waits for them in short turns.
+
+    Args:
+        look_interval_ns: How often to look into the rings for frames that nobody rang for: not all producers
+            ring.
+
+    Example:
+        >>> import select, tempfile
+        >>> with tempfile.TemporaryDirectory(dir="/dev/shm") as directory, BellWatcher() as watcher:
+        ...     address = create_ring(directory, stream_id=1, epoch=1, nslots=8, pools=[(1, 4096)])
+        ...     writer = RingWriter(address, base_dirs=[directory])
+        ...     reader = RingReader(address, base_dirs=[directory])
+        ...     bell = watcher.watch(reader)
+        ...     _ = writer.publish(b"frame")
+        ...     bool(select.select([bell], [], [], 5.0)[0]), bell.clear(), reader.poll().nbytes
+        (True, None, 5)
+    """
+
+    def __new__(cls, *, look_interval_ns: int = 20_000_000) -> Self: ...
+    def watch(self, reader: RingReader, fd: int | None = None) -> BellFd:
+        """A file descriptor that becomes readable when the reader's producer rings.
+
+        It is readable at once when the bell rang since the reader's last `poll`.
+
+        Args:
+            reader: The reader.
+            fd: An eventfd of the caller's (``EFD_NONBLOCK``, no semaphore) to make readable instead of a new
+                one, so that event loops keep one number while readers come and go. It is duplicated and stays
+                the caller's.
+
+        Raises:
+            ClosedError: The reader or the watcher was closed.
+            ValueError: `fd` is no such eventfd.
+            TransportError: The process has too many open files, or none with the number `fd`.
+        """
+
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Ends the thread. All its file descriptors become readable, so that nobody waits for ever."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_args: object) -> None: ...
+
+@final
+class BellFd:
+    """A file descriptor that is readable after a bell rang; made by `BellWatcher.watch`.
+
+    Call `clear`, then `poll` the reader until it gives nothing, then wait again. It keeps the ring mapped:
+    close it with its reader.
+    """
+
+    def fileno(self) -> int:
+        """The number of the file descriptor, which belongs to this object: don't close or read it."""
+
+    def clear(self) -> None:
+        """Makes it unreadable until the next ring."""
+
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None:
+        """Watches the ring no more."""
 
 @final
 class Frame:
@@ -424,7 +545,7 @@ class Frame:
     def order(self) -> Literal["C", "F"]: ...
     @property
     def nbytes(self) -> int:
-        """Length of the payload."""
+        """Length of the payload. A producer may append padding, so it may be more than `array` has."""
 
     @property
     def borrowed(self) -> bool:
@@ -445,7 +566,11 @@ class Frame:
         """
 
     def copy_into(self, out: Buffer) -> bool:
-        """Copies the payload's bytes into a writable, contiguous buffer; false when they can't be trusted."""
+        """Copies the payload into a writable, contiguous buffer; false when the copy can't be trusted.
+
+        The buffer must have room for all elements. What the payload has behind them is copied as far as it
+        fits.
+        """
 
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...

@@ -46,7 +46,7 @@ pub use drain::{
 pub use error::{Error, OfferError};
 pub use images::{Image, ImageEvent};
 pub use media_driver::{MediaDriver, MediaDriverOptions, ThreadingMode};
-pub use process::OwnerProcess;
+pub use process::{OwnerProcess, with_signals_blocked};
 pub use publication::{ExclusivePublication, OfferCounts, Publication, StreamConstants};
 pub use subscription::{AssemblyLimits, Header, Subscription};
 

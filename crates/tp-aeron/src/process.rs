@@ -50,7 +50,7 @@ impl OwnerProcess {
 ///
 /// Otherwise the kernel may deliver Ctrl-C or SIGTERM to a thread of Aeron: a program that waits for signals on its
 /// main thread (`sigwait`, `signalfd`) would never see them or be killed.
-pub(crate) fn with_signals_blocked<T>(start_threads: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(start_threads: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls that fill them before they are read.
     unsafe {
         let mut blocked = std::mem::zeroed();

@@ -49,7 +49,7 @@ typedef enum tp_status {
     TP_ERROR_GEOMETRY = -2,      /* the numbers make no ring */
     TP_ERROR_URI = -3,           /* not a region URI */
     TP_ERROR_NOT_CONTAINED = -4, /* a path leads out of the allowed directories */
-    TP_ERROR_REGION = -5,        /* a file is not the region that was announced */
+    TP_ERROR_REGION = -5,        /* a file is not the region that was announced, or it has a writer already */
     TP_ERROR_NO_SPACE = -6,      /* no room for the files */
     TP_ERROR_IO = -7,            /* a system call failed */
     TP_ERROR_TOO_LARGE = -8,     /* longer than the largest payload slot: dropped, never waited for */
@@ -161,7 +161,9 @@ typedef struct tp_writer tp_writer;
 
 /*
  * Opens and maps a ring for writing, and goes on behind its newest frame. Files are opened only below the
- * given directories, and only if they are the regions that `ring` describes.
+ * given directories, and only if they are the regions that `ring` describes. Refused while another process, or
+ * another handle of this one, has the ring open for writing: the header file is locked until tp_writer_close or the
+ * end of the process (and of children that were forked meanwhile, when the process was killed).
  */
 int tp_writer_open(const tp_address *ring, const char *const *directories, size_t ndirectories, tp_writer **out);
 
@@ -172,7 +174,7 @@ void tp_writer_close(tp_writer *writer);
 int tp_writer_next_seq(const tp_writer *writer, uint64_t *out);
 int tp_writer_max_length(const tp_writer *writer, uint64_t *out);
 
-/* Touches every page now rather than in the first frames. */
+/* Touches every page now rather than in the first frames. TP_ERROR_NO_SPACE where a frame would end in a SIGBUS. */
 int tp_writer_prefault(const tp_writer *writer);
 
 /* A slot that is being filled. */
@@ -225,7 +227,7 @@ typedef struct tp_view tp_view;
 typedef struct tp_info {
     uint64_t seq;
     const void *payload; /* null when it is empty; valid until tp_view_release */
-    uint64_t length;     /* bytes of the payload */
+    uint64_t length;     /* bytes of the payload; may be more than tp_tensor_extent of its tensor: padding behind it */
     tp_frame frame;
 } tp_info;
 

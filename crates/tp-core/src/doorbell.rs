@@ -71,14 +71,44 @@ impl<'m> Doorbell<'m> {
     ///
     /// Only the kernel looks at the word, so a file that was truncated under the mapping does no harm.
     pub fn wait(&self, seen: u32, timeout: Duration) -> bool {
-        match futex::wait(self.word(), futex::Flags::empty(), seen, Some(&timespec(timeout))) {
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => true,
-            Err(Errno::TIMEDOUT) => false,
-            Err(_) => {
-                // The page is gone: nobody can ring any more, and the caller must not spin.
-                std::thread::sleep(timeout);
-                false
+        wait_for(self.word(), seen, timeout)
+    }
+
+    /// The word and what was seen of it, for waiting on several.
+    pub(crate) fn watched(&self, seen: u32) -> Word<'m> {
+        (self.word(), seen)
+    }
+}
+
+/// A word in shared or private memory, and the value while which to sleep.
+pub(crate) type Word<'m> = (&'m AtomicU32, u32);
+
+fn wait_for(word: &AtomicU32, seen: u32, timeout: Duration) -> bool {
+    match futex::wait(word, futex::Flags::empty(), seen, Some(&timespec(timeout))) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => true,
+        Err(Errno::TIMEDOUT) => false,
+        Err(_) => {
+            // The page is gone: nobody can ring any more, and the caller must not spin.
+            std::thread::sleep(timeout);
+            false
+        }
+    }
+}
+
+/// Looks again and again, for at most `duration`, until `changed` says so; takes the whole core meanwhile.
+pub fn spin_until(changed: impl Fn() -> bool, duration: Duration) -> bool {
+    /// The clock is asked only now and then: that costs more than a look.
+    const LOOKS: u32 = 32;
+    let deadline = Instant::now() + duration;
+    loop {
+        for _ in 0..LOOKS {
+            if changed() {
+                return true;
             }
+            std::hint::spin_loop();
+        }
+        if Instant::now() >= deadline {
+            return false;
         }
     }
 }
@@ -87,29 +117,35 @@ impl<'m> Doorbell<'m> {
 ///
 /// Beyond [`MAX_WAIT`] rings, and on kernels without `futex_waitv`, the words are waited on in short turns.
 pub fn wait_any(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> bool {
-    match bells {
+    let words: Vec<_> = bells.iter().map(|(bell, seen)| bell.watched(*seen)).collect();
+    wait_words(&words, timeout)
+}
+
+/// Like [`wait_any`], for any words.
+pub(crate) fn wait_words(words: &[Word<'_>], timeout: Duration) -> bool {
+    match words {
         [] => {
             std::thread::sleep(timeout);
             false
         }
-        [(bell, seen)] => bell.wait(*seen, timeout),
-        _ => wait_together(bells, timeout).unwrap_or_else(|| wait_in_turns(bells, timeout)),
+        [(word, seen)] => wait_for(word, *seen, timeout),
+        _ => wait_together(words, timeout).unwrap_or_else(|| wait_in_turns(words, timeout)),
     }
 }
 
 /// All at once; none when the kernel can't.
-fn wait_together(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> Option<bool> {
-    if bells.len() > MAX_WAIT {
+fn wait_together(words: &[Word<'_>], timeout: Duration) -> Option<bool> {
+    if words.len() > MAX_WAIT {
         return None;
     }
-    let waiter = |(bell, seen): &(Doorbell<'_>, u32)| {
+    let waiter = |(word, seen): &Word<'_>| {
         let mut waiter = futex::Wait::new();
         waiter.val = u64::from(*seen);
-        waiter.uaddr = futex::WaitPtr::new(std::ptr::from_ref(bell.word()).cast_mut().cast());
+        waiter.uaddr = futex::WaitPtr::new(std::ptr::from_ref(*word).cast_mut().cast());
         waiter.flags = futex::WaitFlags::SIZE_U32;
         waiter
     };
-    let waiters: Vec<_> = bells.iter().map(waiter).collect();
+    let waiters: Vec<_> = words.iter().map(waiter).collect();
     let deadline = clock_gettime(ClockId::Monotonic) + timespec(timeout);
     match futex::waitv(&waiters, futex::WaitvFlags::empty(), Some(&deadline), futex::ClockId::Monotonic) {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Some(true),
@@ -119,18 +155,18 @@ fn wait_together(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> Option<boo
     }
 }
 
-/// One bell after the other, a millisecond each.
-fn wait_in_turns(bells: &[(Doorbell<'_>, u32)], timeout: Duration) -> bool {
+/// One word after the other, a millisecond each.
+fn wait_in_turns(words: &[Word<'_>], timeout: Duration) -> bool {
     const TURN: Duration = Duration::from_millis(1);
     let start = Instant::now();
-    let mut turns = bells.iter().cycle();
+    let mut turns = words.iter().cycle();
     while let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
         // A wait of no time asks the kernel whether the word has changed.
-        if bells.iter().any(|(bell, seen)| bell.wait(*seen, Duration::ZERO)) {
+        if words.iter().any(|(word, seen)| wait_for(word, *seen, Duration::ZERO)) {
             return true;
         }
-        let (bell, seen) = turns.next().expect("a cycle has no end");
-        bell.wait(*seen, left.min(TURN));
+        let (word, seen) = turns.next().expect("a cycle has no end");
+        wait_for(word, *seen, left.min(TURN));
     }
     false
 }
@@ -208,6 +244,19 @@ mod tests {
             Doorbell::of(&b.writer).raise(0);
             Doorbell::of(&b.writer).wake(1);
             assert!(sleeper.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn spinning_sees_a_ring_that_wakes_nobody() {
+        let b = bell();
+        let seen = Doorbell::of(&b.reader).seen();
+        let changed = || Doorbell::of(&b.reader).seen() != seen;
+        assert!(!spin_until(changed, SHORT));
+        std::thread::scope(|scope| {
+            let spinner = scope.spawn(|| spin_until(changed, LONG));
+            Doorbell::of(&b.writer).raise(0);
+            assert!(spinner.join().unwrap());
         });
     }
 

@@ -5,13 +5,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PySystemExit, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyMemoryView};
 use tp_aeron::OwnerProcess;
 use tp_core::copy::{Locality, racy_copy};
-
-use crate::errors::TRANSPORT;
 
 /// Signals are looked for at least this often inside a call that waits.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -47,7 +45,7 @@ pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
 /// Repeats `attempt` without the interpreter's lock until it gives something or `timeout` has passed; lets Ctrl-C in.
 ///
 /// # Errors
-/// What `attempt` fails with, translated by `raise`; what a signal handler raised; an error when the interpreter exits.
+/// What `attempt` fails with, translated by `raise`; what a signal handler raised; `SystemExit` when the interpreter exits.
 pub fn wait_for<T: Send, E: Send>(
     py: Python<'_>,
     timeout: Duration,
@@ -78,18 +76,19 @@ pub fn wait_for<T: Send, E: Send>(
         if timed_out {
             return Ok(None);
         }
-        check_not_exiting(py)?;
+        check_not_exiting()?;
     }
 }
 
 /// Sleeps up to `timeout` seconds in slices without the interpreter's lock; `sleep` says whether it was woken.
-/// Lets Ctrl-C in.
+/// Lets Ctrl-C in, and asks `go_on` between slices whether what is waited for still exists.
 ///
 /// # Errors
-/// What a signal handler raised; an error when the interpreter exits; a time-out that is no number.
+/// What a signal handler or `go_on` raised; `SystemExit` when the interpreter exits; a time-out that is no number.
 pub fn sleep_in_slices(
     py: Python<'_>,
     timeout: f64,
+    go_on: impl Fn() -> PyResult<()>,
     sleep: impl Fn(Duration) -> bool + Sync,
 ) -> PyResult<bool> {
     if timeout.is_nan() {
@@ -104,15 +103,15 @@ pub fn sleep_in_slices(
         if woken || left <= SIGNAL_CHECK_INTERVAL {
             return Ok(woken);
         }
-        check_not_exiting(py)?;
+        check_not_exiting()?;
+        go_on()?;
     }
 }
 
-fn check_not_exiting(py: Python<'_>) -> PyResult<()> {
-    if EXITING.load(Ordering::SeqCst) {
-        return Err(TRANSPORT.new_err(py, "the interpreter is exiting", None));
-    }
-    Ok(())
+/// Ends a thread that would go on waiting: daemon threads are all that is left by then. `SystemExit` does so without
+/// a traceback that nobody can do anything about.
+fn check_not_exiting() -> PyResult<()> {
+    if EXITING.load(Ordering::SeqCst) { Err(PySystemExit::new_err(())) } else { Ok(()) }
 }
 
 /// Locks `mutex` without holding the interpreter's lock while waiting: whoever holds the mutex may need it.
@@ -145,6 +144,20 @@ pub fn watch_interpreter_exit(py: Python<'_>) -> PyResult<()> {
     })?;
     py.import("atexit")?.call_method1("register", (on_exit,))?;
     Ok(())
+}
+
+/// The buffer of an object, shape and strides included.
+///
+/// Exporters may leave the strides of contiguous memory out (ctypes does), and the shape of one dimension, which PyO3
+/// does not take. A memoryview fills them in.
+pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    PyUntypedBuffer::get(object).or_else(|failure| {
+        if !failure.is_instance_of::<PyBufferError>(object.py()) {
+            return Err(failure);
+        }
+        let view = PyMemoryView::from(object).map_err(|_| failure)?;
+        PyUntypedBuffer::get(&view)
+    })
 }
 
 /// The bytes of a contiguous buffer that others may write to meanwhile: a view of shared memory, or an array that

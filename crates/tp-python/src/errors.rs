@@ -85,6 +85,10 @@ pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
         RegionError::Full { .. } => {
             (&REGION_FULL, Some("use fewer or smaller slots, or free memory there (df -h shows it)"))
         }
+        RegionError::Locked { .. } => (
+            &REGION,
+            Some("a ring has one writer: close the other one, or give this producer a stream of its own"),
+        ),
         RegionError::NotContained { .. } => {
             (&REGION, Some("if the path is yours, add its directory to the allowed base directories"))
         }

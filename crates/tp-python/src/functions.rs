@@ -1,13 +1,12 @@
 //! Small functions.
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use tp_core::drops::DropReason;
 use tp_core::layout::TABLES;
 use tp_core::uri::{RegionUri, UriError};
 
-use crate::border::{SharedBytes, released};
+use crate::border::{SharedBytes, buffer_of, released};
 use crate::errors;
 
 fn uri_error(py: Python<'_>, what: &str, failure: &UriError) -> PyErr {
@@ -33,7 +32,7 @@ pub fn format_region_uri(py: Python<'_>, path: &str, require_hugepages: bool) ->
 #[pyfunction]
 #[pyo3(signature = (data, crc = 0, /))]
 pub fn crc32c(py: Python<'_>, data: &Bound<'_, PyAny>, crc: u32) -> PyResult<u32> {
-    let buffer = PyUntypedBuffer::get(data)?;
+    let buffer = buffer_of(data)?;
     if !buffer.is_c_contiguous() {
         return Err(errors::TENSOR_LAYOUT.new_err(py, "the buffer is not contiguous", None));
     }

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping
 
+    from tensor_pool.pool.sessions.attachment import Attachment
+    from tensor_pool.pool.sessions.lease import StreamWish
     from tensor_pool.pool.sessions.session import Keepalive
     from tensor_pool.transport import Subscription
     from tensor_pool.wire import Message
@@ -34,7 +36,7 @@ __all__ = ["connect"]
 
 _ANSWER_S: Final = 0.2
 
-_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 2.0), "balanced": (0.2, 5.0), "eco": (1.0, 50.0)}
+_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 2.0), "balanced": (0.5, 10.0), "eco": (2.0, 50.0)}
 """The shortest and the longest pause between two looks at Aeron's streams."""
 
 
@@ -136,10 +138,18 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         feeds=feeds,
         descriptor_stream_ids=_ids(config, "descriptor_stream_id_range"),
         control_stream_ids=_ids(config, "control_stream_id_range"),
+        answers_hellos=config[DriverSection].hello_authority == "producer",
+        own_stream=lambda wish: _own_stream(wish, agent, config),
         wake=drain.wake,
         is_running=lambda: runner.is_running,
     )
     return Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+
+
+def _own_stream(wish: StreamWish, agent: ClientAgent, config: Config) -> Attachment:
+    from tensor_pool.host.driverless import OwnedStream  # noqa: PLC0415 - a client carries no server
+
+    return OwnedStream(wish, ids=agent, shm=config.shm, announce=agent.send_announce, clock=agent.clock)
 
 
 def _subscribing(drain: Drain) -> Callable[[str, int, Iterable[type[Message]]], Subscription]:

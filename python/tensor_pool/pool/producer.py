@@ -99,6 +99,7 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
+            session.bytes_published += _nbytes(array)
             if quiet:
                 session.tell_privately(writer, seq, timestamp_ns, trace_id)
             return seq
@@ -165,7 +166,10 @@ class Producer(Closing):
         session = self._session
         report = session.progress_reporter(writer, claim) if reports else None
 
+        nbytes = claim.nbytes
+
         def after_commit(seq: int) -> None:
+            session.bytes_published += nbytes
             if session.private_sinks:
                 session.tell_privately(writer, seq, timestamp_ns, trace_id)
             else:
@@ -270,3 +274,8 @@ class Producer(Closing):
 
 def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
+
+
+def _nbytes(array: Any) -> int:
+    nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
+    return int(nbytes) if nbytes is not None else memoryview(array).nbytes

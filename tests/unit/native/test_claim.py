@@ -93,8 +93,10 @@ def test_the_array_is_read_only_once_the_slot_is_everybodys(make_ring):
         array[0] = 1
         getattr(slot, finish)()
         assert not array.flags.writeable
-        with pytest.raises(errors.ClaimError, match="already"):
-            memoryview(slot)
+        for use in (lambda: memoryview(slot), lambda: slot.array):  # noqa: B023 - called at once
+            with pytest.raises(errors.ClaimError, match="already") as caught:
+                use()
+            assert "next slot" in caught.value.hint
 
 
 def test_asking_for_the_array_again_and_again_costs_nothing(make_ring):

@@ -105,6 +105,30 @@ def test_padded_tensors_keep_their_strides(make_ring):
         assert frame.array[2, 3] == 13
 
 
+@pytest.mark.parametrize("mode", ["map", "copy"])
+@pytest.mark.parametrize("elements", [20, 1, 0])
+def test_padding_behind_the_tensor_is_left_out(make_ring, mode, elements):
+    ring = make_ring(strides=(1 << 17,))
+    values = np.arange(40_000, dtype="u1")
+    ring.writer().publish(values)
+    # Fewer elements in as many bytes, as a producer with fixed buffers may write it (decision M4).
+    with (ring.directory / "header.ring").open("r+b") as file:
+        file.seek(64 + 72 + 11)
+        file.write(elements.to_bytes(4, "little"))
+    frame = ring.reader(mode).poll()
+    assert (frame.shape, frame.nbytes) == ((elements,), 40_000)
+    for array in (frame.array, frame.copy(), np.from_dlpack(frame), np.frombuffer(frame, "u1")):
+        np.testing.assert_array_equal(array, values[:elements])
+    for room in (elements, elements + 5, 50_000):
+        out = np.full(room, 77, "u1")
+        assert frame.copy_into(out)
+        np.testing.assert_array_equal(out[:40_000], values[:room])
+        assert set(out[40_000:]) <= {77}
+    if elements:
+        with pytest.raises(errors.TensorLayoutError, match=f"need {elements}"):
+            frame.copy_into(bytearray(elements - 1))
+
+
 def test_views_outlive_frame_reader_and_files(make_ring):
     ring = make_ring(nslots=64)
     writer, reader = ring.writer(), ring.reader()

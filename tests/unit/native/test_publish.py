@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 
@@ -51,6 +52,23 @@ def test_bytes_objects_and_memoryviews_are_arrays_too(make_ring):
 
 
 # NumPy's own ways to make odd strides: slices, reversed axes, transposes, broadcasts.
+def test_buffers_without_strides_are_contiguous(make_ring):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader()
+    for source in ((ctypes.c_int16 * 5)(1, 2, 3), ((ctypes.c_double * 3) * 2)(), (ctypes.c_ubyte * 0)()):
+        expected = np.asarray(source)
+        writer.publish(source)
+        frame = reader.poll()
+        assert (frame.shape, frame.dtype) == (expected.shape, expected.dtype.name)
+        np.testing.assert_array_equal(frame.array, expected)
+        assert frame.copy_into(type(source)())
+    out = (ctypes.c_uint8 * 3)()
+    writer.publish(b"abc")
+    assert reader.poll().copy_into(out)
+    assert bytes(out) == b"abc"
+    assert _native.crc32c((ctypes.c_char * 9)(*b"123456789")) == 0xE3069283
+
+
 @st.composite
 def odd_arrays(draw: st.DrawFn) -> np.ndarray:
     shape = draw(npst.array_shapes(min_dims=1, max_dims=5, min_side=0, max_side=4))
@@ -125,6 +143,8 @@ def test_contiguous_arrays_keep_their_order(make_ring):
         (np.float32(3), "0 dimensions"),
         (np.zeros(()), "0 dimensions"),
         (np.zeros((1,) * 9), "9 dimensions"),
+        (ctypes.c_int(3), "0 dimensions"),
+        (np.zeros(3, "datetime64[s]"), "can't travel"),
         (np.zeros(3, "complex64"), "can't travel"),
         (np.zeros(3, "float16"), "can't travel"),
         (np.zeros(3, ">f4"), "can't travel"),
@@ -139,6 +159,16 @@ def test_what_the_wire_can_not_carry_is_refused(make_ring, bad, text):
     assert writer.next_seq == 0
     with pytest.raises(TypeError):
         writer.publish("text")
+
+
+def test_another_dtype_keeps_the_size_of_the_elements(make_ring):
+    writer = make_ring().writer()
+    with pytest.raises(
+        errors.TensorLayoutError, match=r"dtype 3 \(uint16\) has 2 bytes .* the array 1"
+    ) as caught:
+        writer.publish(np.zeros(4, "u1"), dtype=Dtype.UINT16)
+    assert "size" in caught.value.hint
+    writer.publish(np.zeros(4, "c8").view("S8"), dtype=Dtype.UINT64)
 
 
 @pytest.mark.req("WIRE-9-4")

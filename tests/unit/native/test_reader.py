@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import signal
 import struct
 import subprocess
@@ -129,6 +131,28 @@ def test_shapes_that_nobody_can_address_are_dropped(make_ring, shape):
 
 
 @pytest.mark.parametrize("mode", ["map", "copy"])
+def test_looking_for_a_frame_takes_and_counts_nothing(make_ring, mode):
+    ring = make_ring(nslots=4)
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert not reader.has_next()
+    for _ in range(10):
+        writer.publish(b"x")
+    assert reader.has_next()
+    assert (reader.next_seq, reader.gaps, reader.drops) == (0, 0, {})
+    found = 0
+    while reader.has_next():
+        assert reader.poll() is not None
+        found += 1
+    assert (found, reader.poll()) == (4, None)
+    writer.ring()
+    assert not reader.has_next()
+    assert not reader.wait(0.01), "a ring for nothing ends one look, not every wait"
+    reader.close()
+    with pytest.raises(errors.ClosedError):
+        reader.has_next()
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
 def test_waiting_ends_when_the_producer_rings(make_ring, mode):
     ring = make_ring()
     writer, reader = ring.writer(), ring.reader(mode)
@@ -143,6 +167,32 @@ def test_waiting_ends_when_the_producer_rings(make_ring, mode):
     assert reader.poll().seq == 0
     writer.publish(b"y")
     assert reader.wait(60), "a ring before the wait counts"
+
+
+@pytest.mark.parametrize("mode", ["map", "copy"])
+def test_spinning_before_sleeping(make_ring, mode):
+    ring = make_ring()
+    writer, reader = ring.writer(), ring.reader(mode)
+    assert reader.poll() is None
+    start = time.monotonic()
+    assert not reader.wait(0.02, spin=60)
+    assert 0.02 <= time.monotonic() - start < 10, "the time-out bounds both"
+    assert not reader.wait(0.02, spin=0.001)
+    writer.ring(wake=0)
+    assert reader.wait(60, spin=0.01), "seen though nobody was woken"
+    assert reader.poll() is None
+    timer = threading.Timer(0.05, writer.ring, (0,))
+    timer.start()
+    assert reader.wait(60, 30)
+    assert reader.poll() is None
+    timer.join()
+    readers = [reader, ring.reader(mode)]
+    assert [reader.poll() for reader in readers] == [None, None]
+    assert not _native.wait_any(readers, 0.01, spin=0.002)
+    writer.publish(b"x")
+    assert _native.wait_any(readers, 60, spin=60)
+    with pytest.raises(ValueError, match="spin is not a number"):
+        reader.wait(1.0, float("nan"))
 
 
 def test_waiting_on_many_rings(make_ring):
@@ -167,6 +217,45 @@ def test_a_producer_that_never_rings_is_heard_after_the_time_out(make_ring):
     assert reader.poll() is None, "nobody rang, and the slot of seq 0 is empty"
     assert not reader.wait(0.001)
     assert reader.poll().seq == 5
+
+
+def test_where_pools_are_mapped(make_ring):
+    ring = make_ring(strides=(64, 4096))
+    writer, reader = ring.writer(), ring.reader()
+    mappings = {pool: (address, size) for pool, address, size in reader.payload_mappings()}
+    assert {pool: size for pool, (_, size) in mappings.items()} == {1: 64 + 8 * 64, 2: 64 + 8 * 4096}
+    for seq, size in enumerate([10, 1000]):
+        writer.publish(bytes(size))
+        frame = reader.poll()
+        start, length = mappings[seq + 1]
+        address = frame.array.__array_interface__["data"][0]
+        assert start < address
+        assert address + size <= start + length
+    reader.close()
+    address, size = mappings[2]
+    maps = Path("/proc/self/maps").read_text()
+    assert f"{address:x}-" in maps, "the frame keeps it mapped"
+    assert ring.reader("copy").payload_mappings() == []
+    with pytest.raises(errors.ClosedError):
+        reader.payload_mappings()
+
+
+def test_an_address_can_be_pickled_copied_and_hashed(make_ring):
+    address = make_ring(strides=(64, 4096)).address
+    others = [
+        pickle.loads(pickle.dumps(address, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)
+    ]
+    others += [copy.copy(address), copy.deepcopy(address)]
+    assert all(other == address for other in others)
+    assert len({address, make_ring().address, *others}) == 2
+
+
+def test_one_base_directory_is_not_a_list(make_ring):
+    ring = make_ring()
+    for one in (str(ring.directory), ring.directory):
+        for kind in (_native.RingReader, _native.RingWriter, _native.RingKeeper):
+            with pytest.raises(TypeError, match="give a list"):
+                kind(ring.address, base_dirs=one)
 
 
 def test_changed_superblocks_are_noticed(make_ring):

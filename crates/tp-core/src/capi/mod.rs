@@ -84,6 +84,7 @@ impl From<RegionError> for Failure {
             | RegionError::Replaced { .. }
             | RegionError::TooShort { .. }
             | RegionError::NotHugepages { .. }
+            | RegionError::Locked { .. }
             | RegionError::Superblock { .. } => Status::Region,
         };
         Self(status, error.to_string())

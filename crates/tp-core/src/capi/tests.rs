@@ -378,6 +378,65 @@ fn tensors_are_checked() {
 }
 
 #[test]
+fn padding_behind_the_tensor_is_the_readers_choice() {
+    let ring = Ring::new(4);
+    let (writer, extents) = (ring.writer(4), [20, 0]);
+    // SAFETY: as above.
+    unsafe {
+        for extent in extents {
+            let frame = bytes_frame(extent);
+            expect(tp_writer_publish(writer, [3u8; 90].as_ptr().cast(), 90, &frame, null_mut()), S::Ok, "");
+        }
+        for flags in [0, 1] {
+            let reader = ring.reader(4, flags);
+            for expected in extents {
+                let (mut view, mut info, mut extent) = (null_mut(), NO_INFO, 0);
+                expect(tp_reader_poll(reader, &mut view, &mut info), S::Ok, "");
+                expect(tp_tensor_extent(&info.frame.tensor, &mut extent), S::Ok, "");
+                assert_eq!((info.length, extent), (90, expected as u64));
+                for bytes in [extent, 90, 128] {
+                    let mut copy = [0u8; 128];
+                    expect(tp_view_copy(view, copy.as_mut_ptr().cast(), bytes), S::Ok, "");
+                    let copied = copy.iter().filter(|byte| **byte == 3).count() as u64;
+                    assert_eq!(copied, bytes.min(90));
+                }
+                tp_view_release(view);
+            }
+            tp_reader_close(reader);
+        }
+        tp_writer_close(writer);
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_told() {
+    let ring = Ring::new(64);
+    let writer = ring.writer(64);
+    let path = ring.texts[0].to_str().unwrap().to_owned() + "/1.pool";
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
+    // SAFETY: as above; nothing touches the pool.
+    unsafe {
+        expect(tp_writer_prefault(writer), S::NoSpace, "no memory behind the files");
+        tp_writer_close(writer);
+    }
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let ring = Ring::new(4);
+    let (first, mut second) = (ring.writer(4), null_mut());
+    // SAFETY: everything lives in `ring`, and handles are closed once.
+    unsafe {
+        let open = |out| tp_writer_open(&ring.address(4), &ring.texts[0].as_ptr(), 1, out);
+        expect(open(&mut second), S::Region, "has a writer already");
+        assert!(second.is_null());
+        tp_writer_close(first);
+        expect(open(&mut second), S::Ok, "");
+        tp_writer_close(second);
+    }
+}
+
+#[test]
 fn panics_end_at_the_border() {
     expect(call(|| panic!("on purpose")), S::Internal, "bug");
     assert_eq!(tp_check_abi(ABI_VERSION), S::Ok as c_int);

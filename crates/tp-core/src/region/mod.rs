@@ -2,6 +2,7 @@
 
 mod containment;
 mod create;
+mod lock;
 mod map;
 mod open;
 mod superblock;
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 pub use containment::BaseDirs;
 pub use create::{CreateOptions, create_region};
+pub use lock::WriterLock;
 pub use map::{Access, Mapping};
 pub use open::RegionFile;
 pub use superblock::{RegionKind, Superblock, SuperblockField};
@@ -91,6 +93,14 @@ pub enum RegionError {
         path: PathBuf,
         /// Its size.
         need: u64,
+    },
+    /// Somebody else writes to the ring.
+    #[error("{path:?} has a writer already: {by}")]
+    Locked {
+        /// The header ring.
+        path: PathBuf,
+        /// Who, as far as can be told.
+        by: String,
     },
     /// Any other failure of a system call.
     #[error("{what} {path:?}: {source}")]

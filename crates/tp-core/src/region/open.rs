@@ -127,6 +127,11 @@ impl RegionFile {
         Mapping::new(&self.file, len, access).map_err(|e| RegionError::io("map", &self.path, e))
     }
 
+    /// The open file, and where it is.
+    pub(super) fn into_parts(self) -> (File, PathBuf) {
+        (self.file, self.path)
+    }
+
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path

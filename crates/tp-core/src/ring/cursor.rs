@@ -171,6 +171,27 @@ impl Cursor {
         Polled::Idle
     }
 
+    /// Would `poll` find a frame? Takes nothing and counts nothing; a frame that `poll` then drops counts as found.
+    ///
+    /// Looks into one slot, and further ahead only where `poll` would.
+    pub fn has_next<S: Source>(&mut self, source: &S) -> bool {
+        let bell = source.bell();
+        if let Ok(commit) = source.look(self.next) {
+            if commit.holds(self.next) {
+                return true;
+            }
+            if commit.seq() > self.next || self.searched != Some(bell) {
+                if source.oldest_from(self.next).is_some() {
+                    return true;
+                }
+                self.searched = Some(bell);
+            }
+        }
+        // Nothing there: like after a `poll`, only what rings from now on ends a wait.
+        self.bell = bell;
+        false
+    }
+
     /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
     /// False when nothing is committed further ahead.
     fn resume_after_lap<S: Source>(&mut self, source: &S) -> bool {

@@ -51,6 +51,38 @@ fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
     assert_eq!(DropReason::ALL.iter().map(|reason| drops.get(*reason)).sum::<u64>(), 0);
 }
 
+#[test]
+fn looking_for_a_frame_takes_and_counts_nothing() {
+    let r = ring(8, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    let mut cursor = Cursor::default();
+    assert!(!cursor.has_next(&reader));
+    publish(&mut writer, &[1]);
+    assert!(cursor.has_next(&reader) && cursor.has_next(&reader), "its slot is looked into whoever rings");
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.has_next(&reader)), (vec![0], false));
+
+    // Further ahead only after a ring, as for `poll`.
+    let skipped = writer.claim(1, Some(5)).unwrap();
+    writer.commit(&skipped, &bytes_header(1)).unwrap();
+    assert!(!cursor.has_next(&reader));
+    writer.ring(1);
+    assert!(cursor.has_next(&reader));
+    assert_eq!((cursor.next_seq(), cursor.gaps()), (1, 0));
+    assert_eq!(drain(&mut cursor, &reader, &drops), [5]);
+
+    // Lapped: seen without a ring.
+    for _ in 0..20 {
+        publish(&mut writer, &[1]);
+    }
+    assert!(cursor.has_next(&reader));
+    assert!(!drain(&mut cursor, &reader, &drops).is_empty());
+
+    // A ring for nothing is told once, not for ever.
+    writer.ring(1);
+    let rung = reader.doorbell().seen();
+    assert!(cursor.bell() != rung && !cursor.has_next(&reader) && cursor.bell() == rung);
+}
+
 // req: WIRE-15.21-4
 #[test]
 fn a_cursor_counts_bad_frames_and_goes_on() {

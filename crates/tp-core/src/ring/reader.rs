@@ -44,6 +44,11 @@ impl RingReader {
         Doorbell::of(&self.header)
     }
 
+    /// The pools as they are mapped, in the order of the geometry, for who makes the memory known to a device.
+    pub fn pools(&self) -> impl Iterator<Item = (u16, &Mapping)> {
+        self.geometry().pools.iter().map(|pool| pool.pool_id).zip(&self.pools)
+    }
+
     fn slot_offset(&self, seq: u64) -> u64 {
         slot_offset(slot_index(seq, self.geometry().nslots))
     }

@@ -373,13 +373,12 @@ fn sequence_numbers_only_grow_and_claims_end_in_order() {
 #[test]
 fn a_later_writer_goes_on_behind_the_newest_frame() {
     let r = ring(4, &[64]);
-    let mut writer = r.writer();
-    assert_eq!(writer.next_seq(), 0, "a fresh ring");
+    assert_eq!(r.writer().next_seq(), 0, "a fresh ring");
     for next in [1, 2, 3, 4, 5, 6] {
-        publish(&mut writer, &[1]);
+        publish(&mut r.writer(), &[1]);
         assert_eq!(r.writer().next_seq(), next);
     }
-    writer.claim(1, Some(100)).unwrap();
+    r.writer().claim(1, Some(100)).unwrap();
     assert_eq!(r.writer().next_seq(), 101, "numbers that were only claimed are used up, too");
 }
 

@@ -10,7 +10,7 @@ use crate::clock::monotonic_ns;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::{payload_offset, slot_offset};
-use crate::region::{Access, BaseDirs, Mapping, RegionError};
+use crate::region::{Access, BaseDirs, Mapping, RegionError, WriterLock};
 use crate::seqlock::{self, Commit};
 use crate::slot::{self, FrameHeader, slot_index};
 use crate::sync::AtomicU64;
@@ -79,12 +79,15 @@ pub struct Claim {
 pub struct RingMemory(Vec<Arc<Mapping>>);
 
 impl RingMemory {
-    /// Asks for huge pages and touches every page now rather than in the first frames. Best effort.
-    pub fn prefault(&self) {
-        for mapping in &self.0 {
+    /// Asks for huge pages and touches every page now rather than in the first frames.
+    ///
+    /// # Errors
+    /// There is not enough memory behind the files, which may be sparse; or a file was cut off.
+    pub fn prefault(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|mapping| {
             mapping.advise_hugepages();
-            mapping.prefault();
-        }
+            Ok(mapping.prefault()?)
+        })
     }
 
     /// Keeps every page in memory until the ring is unmapped.
@@ -109,12 +112,13 @@ pub struct RingWriter {
     pools: Vec<Arc<Mapping>>,
     largest_stride: u32,
     next_seq: u64,
+    _lock: WriterLock,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
     open: std::collections::VecDeque<u64>,
 }
 
 impl RingWriter {
-    /// Opens and maps a ring for writing.
+    /// Opens and maps a ring for writing, unless somebody else does: a ring has one writer.
     ///
     /// The first frame of a fresh ring is 0; where an earlier writer of the same epoch stopped, this one goes
     /// on: sequence numbers only grow [WIRE-8.3-4].
@@ -125,6 +129,8 @@ impl RingWriter {
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         let mut writer = Self {
             geometry: files.geometry,
+            // Before the ring is looked at: what another writer does meanwhile would be missed.
+            _lock: WriterLock::take(files.header)?,
             header: Arc::new(header),
             pools,
             largest_stride,
@@ -161,11 +167,6 @@ impl RingWriter {
     /// The memory of the ring, to be prepared while frames are already written.
     pub fn memory(&self) -> RingMemory {
         RingMemory(self.pools.iter().chain([&self.header]).map(Arc::clone).collect())
-    }
-
-    /// Touches every page now rather than in the first frames.
-    pub fn prefault(&self) {
-        self.memory().prefault();
     }
 
     fn commit_word(&self, seq: u64) -> &AtomicU64 {

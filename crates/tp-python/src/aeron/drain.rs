@@ -80,7 +80,7 @@ impl AeronDrain {
 
     fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         // An error ends the sleep; it is raised by the look afterwards.
-        let woken = sleep_in_slices(py, timeout, |slice| self.drain.wait(slice).unwrap_or(true))?;
+        let woken = sleep_in_slices(py, timeout, || Ok(()), |slice| self.drain.wait(slice).unwrap_or(true))?;
         self.drain.check().map_err(|e| raise(py, e))?;
         Ok(woken)
     }

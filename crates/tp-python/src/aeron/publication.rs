@@ -1,13 +1,12 @@
 //! Sending.
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tp_aeron::{ExclusivePublication, OfferError};
 
 use super::raise;
-use crate::border::{SharedBytes, released};
+use crate::border::{SharedBytes, buffer_of, released};
 use crate::errors;
 
 /// Below this length copying a message is quicker than giving the interpreter's lock away and asking for it back.
@@ -40,7 +39,7 @@ impl AeronPublication {
                 released(py, || send(&self.publication, bytes))
             }
         } else {
-            let buffer = PyUntypedBuffer::get(message)?;
+            let buffer = buffer_of(message)?;
             if !buffer.is_c_contiguous() {
                 return Err(PyBufferError::new_err("a message must be contiguous in memory"));
             }

@@ -3,14 +3,16 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 use tp_core::layout::MAX_DIMS;
 use tp_core::ring::{Claim, RingWriter};
 use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 
-use super::gather;
+use super::{gather, numpy};
+use crate::border::buffer_of;
 use crate::errors;
 
 /// `struct` codes of element types that the wire knows, in native byte order.
@@ -55,6 +57,12 @@ pub const fn format_of(dtype: Dtype) -> &'static CStr {
     }
 }
 
+/// A scalar's buffer has no shape, not even in a memoryview.
+fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
+    let ndim = PyMemoryView::from(object).and_then(|view| view.getattr("ndim"));
+    ndim.is_ok_and(|ndim| ndim.eq(0).unwrap_or(false))
+}
+
 /// A tensor in somebody's memory, and how it will lie in a slot.
 pub struct Incoming {
     buffer: PyUntypedBuffer,
@@ -73,19 +81,36 @@ impl Incoming {
         let py = array.py();
         let refuse = |what: String, hint: Option<&str>| errors::TENSOR_LAYOUT.new_err(py, what, hint);
         let reshape = "reshape it: 1 to 8 dimensions fit into a tensor header";
-        let buffer = PyUntypedBuffer::get(array).map_err(|failure| {
-            // A scalar's buffer has no shape, which PyO3 does not take.
-            let scalar = array.getattr("ndim").is_ok_and(|ndim| ndim.eq(0).unwrap_or(false));
-            if scalar { refuse("0 dimensions".into(), Some(reshape)) } else { failure }
+        let elements = "use a bool, integer or float type of up to 64 bits in native byte order, or view the bytes as uint8";
+        let buffer = buffer_of(array).map_err(|failure| {
+            if is_scalar(array) {
+                refuse("0 dimensions".into(), Some(reshape))
+            } else if failure.is_instance_of::<PyValueError>(py) {
+                // NumPy has no buffer of dates, among others.
+                refuse(
+                    format!("the elements can't travel in a tensor header: {}", failure.value(py)),
+                    Some(elements),
+                )
+            } else {
+                failure
+            }
         })?;
-        let natural = dtype_of(buffer.format(), buffer.item_size());
-        let dtype = match (natural, dtype) {
-            (_, Some(given)) if given.element_bytes() as usize == buffer.item_size() => given,
+        let item_bytes = buffer.item_size();
+        let dtype = match (dtype_of(buffer.format(), item_bytes), dtype) {
+            (_, Some(given)) if given.element_bytes() as usize == item_bytes => given,
+            (_, Some(given)) => {
+                let need = given.element_bytes();
+                let what = format!(
+                    "dtype {} ({}) has {need} bytes an element, the array {item_bytes}",
+                    given as i16,
+                    numpy::dtype_name(given)
+                );
+                return Err(refuse(what, Some("dtype says what the elements mean and keeps their size")));
+            }
             (Some(natural), None) => natural,
-            _ => {
-                let what = format!("elements of format {:?} ({} bytes)", buffer.format(), buffer.item_size());
-                let hint = "use a bool, integer or float type of up to 64 bits in native byte order, or view the bytes as uint8";
-                return Err(refuse(format!("{what} can't travel in a tensor header"), Some(hint)));
+            (None, None) => {
+                let what = format!("elements of format {:?} ({item_bytes} bytes)", buffer.format());
+                return Err(refuse(format!("{what} can't travel in a tensor header"), Some(elements)));
             }
         };
         if buffer.suboffsets().is_some() {
@@ -236,7 +261,7 @@ impl Target {
     /// Takes a writable, contiguous buffer of at least `bytes`.
     pub fn new(out: &Bound<'_, PyAny>, bytes: usize) -> PyResult<Self> {
         let py = out.py();
-        let buffer = PyUntypedBuffer::get(out)?;
+        let buffer = buffer_of(out)?;
         let refuse = |what: String| Err(errors::TENSOR_LAYOUT.new_err(py, what, None));
         if buffer.readonly() {
             return refuse("the target of the copy is read-only".into());
@@ -245,9 +270,15 @@ impl Target {
             return refuse("the target of the copy is not contiguous".into());
         }
         if buffer.len_bytes() < bytes {
-            return refuse(format!("the target has {} bytes, the frame {bytes}", buffer.len_bytes()));
+            let have = buffer.len_bytes();
+            return refuse(format!("the target has {have} bytes, the frame's elements need {bytes}"));
         }
         Ok(Self { buffer })
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.buffer.len_bytes()
     }
 
     /// The bytes. Others with the same array in hand must leave them alone meanwhile.

@@ -71,6 +71,16 @@ impl Claim {
         check_owner(py, self.owner, "claim")
     }
 
+    /// An error unless the payload may be written.
+    fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        if self.finished() {
+            let message = format!("the claim of seq {} was committed or aborted already", self.claim.seq);
+            return Err(errors::CLAIM.new_err(py, message, Some("claim the next slot")));
+        }
+        Ok(())
+    }
+
     /// From here on the slot belongs to the readers, or to the next frame.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.finished.store(true, Ordering::Release);
@@ -105,6 +115,8 @@ impl Claim {
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        // Asked here too: NumPy makes something else of an object whose buffer it can't have.
+        slf.get().check_writable(py)?;
         // The same object while anybody holds it, so that all of them become read-only together.
         let handed_out = lock(py, &slf.get().array).as_ref().map(|weak| weak.clone_ref(py));
         if let Some(array) = handed_out.and_then(|weak| weak.bind(py).upgrade()) {
@@ -160,10 +172,7 @@ impl Claim {
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
-        this.check(slf.py())?;
-        if this.finished() {
-            return Err(errors::CLAIM.new_err(slf.py(), "the claim was committed or aborted already", None));
-        }
+        this.check_writable(slf.py())?;
         let data = this.payload.address();
         // SAFETY: the view comes from the interpreter; payload and shape live as long as this object.
         unsafe { this.view.export(view, flags, data, false, slf.clone().into_any()) }

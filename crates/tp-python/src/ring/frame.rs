@@ -81,13 +81,19 @@ impl Frame {
         self.record().header.values_len_bytes as usize
     }
 
+    /// Bytes up to the end of the last element; what the payload has behind them is padding (decision M4).
+    fn extent(&self) -> usize {
+        self.record().header.tensor.extent_bytes() as usize
+    }
+
     /// Copies and checks; counts and tells when the frame was overwritten.
     fn copy_checked(&self, py: Python<'_>, target: &Target) -> bool {
         if self.is_revoked() {
             return false;
         }
-        let copy = || self.frame.copy_to(target.bytes(self.len()));
-        let whole = if self.len() >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
+        let len = self.len().min(target.len());
+        let copy = || self.frame.copy_to(target.bytes(len));
+        let whole = if len >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         if !whole {
             self.drops.count(DropReason::ChangedWhileReading);
         }
@@ -197,15 +203,16 @@ impl Frame {
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check_readable(py)?;
         let header = &self.record().header;
-        let empty = numpy::empty_like(py, &header.tensor, &self.view, header.values_len_bytes)?;
-        let target = Target::new(&empty.memory, self.len())?;
+        let empty = numpy::empty_like(py, &header.tensor, &self.view)?;
+        let target = Target::new(&empty.memory, self.extent())?;
         if self.copy_checked(py, &target) { Ok(empty.array) } else { Err(self.overwritten(py)) }
     }
 
-    /// Copies the payload's bytes into a writable, contiguous buffer; false when the frame was overwritten meanwhile.
+    /// Copies as much of the payload as fits into a writable, contiguous buffer, which must have room for all elements;
+    /// false when the frame was overwritten meanwhile.
     fn copy_into(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check(py)?;
-        let target = Target::new(out, self.len())?;
+        let target = Target::new(out, self.extent())?;
         Ok(self.copy_checked(py, &target))
     }
 

@@ -11,6 +11,7 @@ mod messages;
 mod numpy;
 mod prefix;
 mod reader;
+mod watcher;
 mod writer;
 
 use pyo3::prelude::*;
@@ -25,6 +26,7 @@ pub use keeper::RingKeeper;
 pub use messages::{FrameDescriptor, FrameProgress};
 pub use prefix::FramePrefix;
 pub use reader::{RingReader, wait_any};
+pub use watcher::{BellFd, BellWatcher};
 pub use writer::RingWriter;
 
 /// Raises `ForkedProcessError` in a child of the process that made `what`.

@@ -48,12 +48,7 @@ pub fn view<'py>(owner: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// A new array that can hold a copy of a tensor's bytes, strides included.
-pub fn empty_like<'py>(
-    py: Python<'py>,
-    tensor: &Tensor,
-    view: &View,
-    values_len_bytes: u32,
-) -> PyResult<EmptyArray<'py>> {
+pub fn empty_like<'py>(py: Python<'py>, tensor: &Tensor, view: &View) -> PyResult<EmptyArray<'py>> {
     let shape = PyTuple::new(py, view.shape())?;
     let empty = numpy(py)?.getattr(intern!(py, "empty"))?;
     if tensor.is_contiguous() {
@@ -65,7 +60,7 @@ pub fn empty_like<'py>(
         return Ok(EmptyArray { memory: array.clone(), array });
     }
     // With gaps the copy keeps them: one block of bytes and an array with the same strides over it.
-    let memory = empty.call1((values_len_bytes, "uint8"))?;
+    let memory = empty.call1((tensor.extent_bytes(), "uint8"))?;
     let options = PyDict::new(py);
     options.set_item("buffer", &memory)?;
     options.set_item("strides", PyTuple::new(py, view.strides())?)?;

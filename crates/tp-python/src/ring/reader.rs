@@ -1,8 +1,8 @@
 //! The reader of a ring.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,10 +10,10 @@ use pyo3::types::{PyDict, PyTuple};
 use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
-use tp_core::region::BaseDirs;
+use tp_core::region::Mapping;
 use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
-use super::address::RingAddress;
+use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
 use super::prefix::FramePrefix;
 use super::{check_owner, numpy};
@@ -74,6 +74,11 @@ impl RingReader {
         self.with(py, |state| state.source.clone())
     }
 
+    /// The ring, what was last seen of its bell, and the frame that is looked for.
+    pub(super) fn place(&self, py: Python<'_>) -> PyResult<(AnyReader, u32, u64)> {
+        self.with(py, |state| (state.source.clone(), state.cursor.bell(), state.cursor.next_seq()))
+    }
+
     fn frame(&self, frame: AnyFrame) -> Frame {
         let geometry = &self.address.0.geometry;
         let (drops, revoked) = (Arc::clone(&self.drops), Arc::clone(&self.revoked));
@@ -88,7 +93,7 @@ impl RingReader {
     fn new(
         py: Python<'_>,
         address: &RingAddress,
-        base_dirs: Vec<PathBuf>,
+        base_dirs: BaseDirPaths,
         mode: &str,
         relaxed_stride: bool,
     ) -> PyResult<Self> {
@@ -100,7 +105,7 @@ impl RingReader {
             }
         };
         numpy::load(py)?;
-        let open = || AnyReader::open(&address.0, &BaseDirs::open(&base_dirs)?, mode, relaxed_stride);
+        let open = || AnyReader::open(&address.0, &base_dirs.open()?, mode, relaxed_stride);
         let source = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
@@ -120,6 +125,11 @@ impl RingReader {
             Polled::Frame(frame) => Some(self.frame(frame)),
             Polled::Idle => None,
         })
+    }
+
+    /// Would `poll` find a frame now?
+    fn has_next(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_released(py, |state| state.cursor.has_next(&state.source))
     }
 
     /// Frame `seq`, or `None` (and a count in `drops`) when it can't be taken. The cursor stays where it is.
@@ -155,15 +165,17 @@ impl RingReader {
         }
     }
 
-    /// Sleeps until the producer rings, for at most `timeout` seconds. True when it did since the last `poll`.
-    fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
-        let (source, seen) = self.with(py, |state| (state.source.clone(), state.cursor.bell()))?;
-        let rang = sleep_in_slices(py, timeout, |slice| source.doorbell().wait(seen, slice))?;
-        if !rang {
-            // Not every producer rings: look ahead again next time.
-            self.with(py, |state| state.cursor.search_again())?;
-        }
-        Ok(rang)
+    /// Waits until the producer rings, for at most `timeout` seconds. True when it did since the last `poll`.
+    #[pyo3(signature = (timeout, spin = 0.0))]
+    fn wait(&self, py: Python<'_>, timeout: f64, spin: f64) -> PyResult<bool> {
+        wait_for_bells(py, &[self], timeout, spin)
+    }
+
+    /// Pool id, address and bytes of each mapped pool; none in copy mode.
+    fn payload_mappings(&self, py: Python<'_>) -> PyResult<Vec<(u16, usize, usize)>> {
+        let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(Vec::new()) };
+        let place = |(pool_id, pool): (u16, &Mapping)| (pool_id, pool.address(0, 0).addr(), pool.len());
+        Ok(ring.pools().map(place).collect())
     }
 
     /// Goes to frame `seq`.
@@ -264,21 +276,44 @@ impl RingReader {
     }
 }
 
-/// Sleeps until one of the readers' producers rings, for at most `timeout` seconds.
+/// Waits until one of the readers' producers rings, for at most `timeout` seconds.
 #[pyfunction]
-#[pyo3(signature = (readers, timeout, /))]
-pub fn wait_any(py: Python<'_>, readers: Vec<Bound<'_, RingReader>>, timeout: f64) -> PyResult<bool> {
-    let look = |reader: &Bound<'_, RingReader>| {
-        reader.get().with(py, |state| (state.source.clone(), state.cursor.bell()))
-    };
+#[pyo3(signature = (readers, timeout, /, spin = 0.0))]
+pub fn wait_any(
+    py: Python<'_>,
+    readers: Vec<Bound<'_, RingReader>>,
+    timeout: f64,
+    spin: f64,
+) -> PyResult<bool> {
+    let readers: Vec<_> = readers.iter().map(Bound::get).collect();
+    wait_for_bells(py, &readers, timeout, spin)
+}
+
+/// Looks without sleeping for up to `spin` seconds, then sleeps; at most `timeout` seconds in all.
+fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f64) -> PyResult<bool> {
+    if spin.is_nan() {
+        return Err(PyValueError::new_err("spin is not a number"));
+    }
+    let look = |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
     let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
-    let rang = sleep_in_slices(py, timeout, |slice| {
-        let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
-        doorbell::wait_any(&bells, slice)
-    })?;
+    let all_open = || readers.iter().try_for_each(|reader| reader.with(py, |_| ()));
+    let start = Instant::now();
+    let mut rang = false;
+    if spin > 0.0 {
+        let changed = || sources.iter().any(|(source, seen)| source.bell() != *seen);
+        rang =
+            sleep_in_slices(py, spin.min(timeout), all_open, |slice| doorbell::spin_until(changed, slice))?;
+    }
     if !rang {
-        for reader in &readers {
-            reader.get().with(py, |state| state.cursor.search_again())?;
+        rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), all_open, |slice| {
+            let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
+            doorbell::wait_any(&bells, slice)
+        })?;
+    }
+    if !rang {
+        for reader in readers {
+            // Not every producer rings: look ahead again next time.
+            reader.with(py, |state| state.cursor.search_again())?;
         }
     }
     Ok(rang)

@@ -83,7 +83,7 @@ def run(options: CameraOptions) -> None:
         connect(options.aeron, name="demo camera") as client,
         client.add_publication(options.announce_channel, options.announce_stream_id) as announces,
         client.add_publication(options.descriptor_channel, options.descriptor_stream_id) as descriptors,
-        _native.RingWriter(address, base_dirs=[options.base_dir], descriptors=descriptors.native) as writer,
+        _native.RingWriter(address, base_dirs=[options.base_dir], descriptors=descriptors) as writer,
     ):
         writer.prefault()
         # Whoever joins late misses nothing that is still in the ring; the demo wants to show all of it.

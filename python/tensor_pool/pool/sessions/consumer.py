@@ -17,8 +17,10 @@ from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.pacing import RateGate
 from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import (
@@ -78,7 +80,7 @@ class ConsumerSession(StreamSession):
     """
 
     def __init__(self, context: SessionContext, wish: StreamWish, options: ConsumerOptions) -> None:
-        super().__init__(context, wish)
+        super().__init__(context, wish, None if options.attach else context.attachment(wish, Unattached))
         self.options = options
         self.ledger = FrameLedger()
         self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
@@ -193,6 +195,7 @@ class ConsumerSession(StreamSession):
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
+            self.ledger.forget_ring()
             old.revoke()
         if old is not reader:
             self._tell_users()
@@ -215,6 +218,9 @@ class ConsumerSession(StreamSession):
                 if self._mapping is not None:
                     self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
+                if self.attachment.stream_id is None:
+                    # Without a driver, names are what producers say they are.
+                    self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
                 self.metadata.on_message(message)
             case ConsumerConfig():
                 if message.consumer_id == self.consumer_id:
@@ -281,16 +287,18 @@ class ConsumerSession(StreamSession):
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    def work(self, now_ns: int) -> None:
+    def work(self, now_ns: int) -> int:
         """Hello and quality of service, once a second each; and an end to what nobody announces."""
         stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
         if stream_id is None or mapping is None:
-            return
+            return FOR_EVER_NS
         self._act(mapping.expired(now_ns), now_ns)
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
         if self._hello_timer.due(now_ns):
+            self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
+            self._fault_point("after_hello")
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,
@@ -302,6 +310,7 @@ class ConsumerSession(StreamSession):
                 mode=self.options.mode,
             )
             self.agent.send_qos(report)
+        return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
 
     # --- statistics -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,172 @@
+"""Producers without a driver: they own their files, epochs and announces themselves (decision D16).
+
+The files are made by the driver's code, in the driver's layout; only the leases are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool import _native
+from tensor_pool.driver.announce import payload_pools
+from tensor_pool.driver.files import EpochFiles, FoundEpoch
+from tensor_pool.driver.lock import BaseDirLock
+from tensor_pool.driver.registry import next_epoch
+from tensor_pool.errors import ConfigError, TensorPoolError
+from tensor_pool.pool.mapping import ring_address
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
+from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
+from tensor_pool.pool.sizing import choose_geometry
+from tensor_pool.runtime import Periodic
+from tensor_pool.wire.messages import ClockDomain, ShmPoolAnnounce
+from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor_pool.config import ShmSection
+    from tensor_pool.driver.registry import Epoch
+    from tensor_pool.pool.sessions.lease import Event, Ids, StreamWish
+    from tensor_pool.runtime import Clock
+    from tensor_pool.wire import Message
+
+__all__ = ["OwnedStream"]
+
+_NO_LEASE: Final = 0
+_ANNOUNCE_NS: Final = 1_000_000_000
+
+
+class OwnedStream(Attachment):
+    """A stream that its producer owns: stands in the place of an attachment, and grants itself the lease.
+
+    Args:
+        wish: The stream, by id, and what its frames are like.
+        ids: Where ids come from.
+        shm: Where files lie and who may open them.
+        announce: Sends an announce.
+        clock: What time it is.
+    """
+
+    def __init__(
+        self,
+        wish: StreamWish,
+        *,
+        ids: Ids,
+        shm: ShmSection,
+        announce: Callable[[ShmPoolAnnounce], object],
+        clock: Clock,
+    ) -> None:
+        super().__init__(
+            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=FOR_EVER_NS
+        )
+        if wish.stream_id is None:
+            raise ConfigError(
+                f"without a driver nobody gives stream {wish.label} an id",
+                hint="name it by an id, such as 10000, and give its name as metadata",
+            )
+        self._files = EpochFiles(shm)
+        self._send = announce
+        self._clock = clock
+        self._resources = contextlib.ExitStack()
+        self._epoch: Epoch | None = None
+        self._keeper: _native.RingKeeper | None = None
+        self._timer = Periodic(period_ns=_ANNOUNCE_NS, start_ns=0)
+
+    def step(
+        self,
+        now_ns: int,
+        last_keepalive_ns: int | None = None,  # noqa: ARG002 - nobody asks for keepalives
+    ) -> tuple[list[Message], list[Event]]:
+        """Makes the files at first; announces them and keeps them alive from then on."""
+        if self.state is AttachmentState.CLOSED:
+            return [], []
+        events: list[Event] = []
+        if self._epoch is None:
+            try:
+                events.append(Granted(self._create(now_ns)))
+            except TensorPoolError as e:
+                self._resources.close()
+                self.state = AttachmentState.CLOSED
+                return [], [Refused(e)]
+        if self._timer.due(now_ns):
+            assert self._keeper is not None
+            self._keeper.refresh()
+            self._send(self._announce())
+        return [], events
+
+    @property
+    def due_ns(self) -> int:
+        """When the next announce is due."""
+        return FOR_EVER_NS if self.state is AttachmentState.CLOSED else self._timer.next_ns
+
+    def _create(self, now_ns: int) -> Lease:
+        wish = self.wish
+        assert wish.stream_id is not None
+        geometry = choose_geometry(
+            dtype=wish.dtype,
+            shape=wish.shape,
+            max_frame_bytes=wish.max_frame_bytes,
+            nslots=wish.nslots,
+            rate_hz=wish.rate_hz,
+            consumer_latency_s=wish.consumer_latency_s,
+            pools=wish.pools,
+        )
+        self._files.prepare()
+        directory = self._files.directory / str(wish.stream_id)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._resources.enter_context(BaseDirLock(directory))
+        older = [int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal()]
+        number = next_epoch(max(older, default=0), self._clock.realtime_ns())
+        epoch = self._files.create(
+            wish.stream_id, number, geometry, allocate=True, hugepages=bool(wish.require_hugepages)
+        )
+        for old in older:  # of runs that ended: the lock is ours
+            self._files.remove(FoundEpoch(wish.stream_id, old))
+        self._keeper = _native.RingKeeper(epoch.address, base_dirs=self._files.base_dirs)
+        self._epoch = epoch
+        announce = self._announce()
+        self.lease = Lease(
+            lease_id=_NO_LEASE,
+            client_id=self._client_id,
+            stream_id=wish.stream_id,
+            role=wish.role,
+            epoch=number,
+            granted_ns=now_ns,
+            announce=announce,
+            address=ring_address(announce),
+        )
+        self.state = AttachmentState.ATTACHED
+        return self.lease
+
+    def _announce(self) -> ShmPoolAnnounce:
+        epoch = self._epoch
+        assert epoch is not None
+        address = epoch.address
+        return ShmPoolAnnounce(
+            stream_id=address.stream_id,
+            producer_id=self._client_id,
+            epoch=epoch.number,
+            announce_timestamp_ns=self._clock.monotonic_ns(),
+            announce_clock_domain=ClockDomain.MONOTONIC,
+            layout_version=LAYOUT_VERSION,
+            header_nslots=address.nslots,
+            header_slot_bytes=SLOT_BYTES,
+            payload_pools=payload_pools(epoch),
+            header_region_uri=address.header_uri,
+        )
+
+    def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:  # noqa: ARG002 - its own
+        """Its own announces come back to it; nobody else's matter."""
+        return []
+
+    def detach(self) -> list[Message]:
+        """Removes the files; consumers keep what they have mapped, and see that nobody announces it."""
+        self.state = AttachmentState.CLOSED
+        self.lease = None
+        if self._keeper is not None:
+            self._keeper.close()
+        if self._epoch is not None:
+            self._files.remove(FoundEpoch(self._epoch.address.stream_id, self._epoch.number))
+        self._resources.close()
+        return []
