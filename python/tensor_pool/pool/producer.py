@@ -152,36 +152,16 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
-            return self._slot(writer, claim, timestamp_ns, trace_id, reports=progress is not False)
-
-    def _slot(
-        self,
-        writer: _native.RingWriter,
-        claim: _native.Claim,
-        timestamp_ns: int | None,
-        trace_id: int | None,
-        *,
-        reports: bool,
-    ) -> ClaimedSlot:
-        session = self._session
-        report = session.progress_reporter(writer, claim) if reports else None
-
-        nbytes = claim.nbytes
-
-        def after_commit(seq: int) -> None:
-            session.bytes_published += nbytes
-            if session.private_sinks:
-                session.tell_privately(writer, seq, timestamp_ns, trace_id)
-            else:
-                writer.ring()
-
-        return ClaimedSlot(
-            claim,
-            progress=report,
-            flush=self._flush,
-            after_commit=after_commit,
-            on_abort=session.count_abort,
-        )
+            reporter = session.progress_reporter(writer, claim) if progress is not False else None
+            return ClaimedSlot(
+                claim,
+                writer,
+                session,
+                timestamp_ns=timestamp_ns,
+                trace_id=trace_id,
+                progress=reporter,
+                flush=self._flush,
+            )
 
     def _publish_with_progress(
         self,

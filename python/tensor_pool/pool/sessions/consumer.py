@@ -342,6 +342,7 @@ class ConsumerSession(StreamSession):
             drops_by_reason=dict(reasons),
             thinned=0 if self.gate is None else self.gate.refused,
             resyncs=self.resyncs,
+            descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(self.ledger.delivered),
             announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
             remaps=0 if mapping is None else mapping.remaps,
