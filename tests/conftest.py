@@ -10,6 +10,6 @@ from hypothesis import settings
 settings.register_profile("shared machine", deadline=None, print_blob=True)
 settings.load_profile("shared machine")
 
-# A shell that starts `make test &` from a script has SIGINT ignored, which every child inherits: none would end at
-# Ctrl-C. A handler of ours is not inherited; children begin with what a terminal would give them.
+# A shell that starts `make test &` from a script has SIGINT ignored, which every child inherits: none would
+# end at Ctrl-C. A handler of ours is not inherited; children begin with what a terminal would give them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -102,7 +102,8 @@ int tp_ring_create(const char *directory, const tp_address *ring, uint32_t mode,
 
 /*
  * Writes the URI of a file that tp_ring_create makes in `directory`: of pool `pool_id`, or of the header ring
- * when that is negative. `directory` is an absolute path; `out` has `out_bytes` bytes.
+ * when that is negative. `directory` is an absolute path; `flags` are those of tp_ring_create; `out` has `out_bytes`
+ * bytes.
  */
 int tp_ring_uri(const char *directory, int32_t pool_id, uint32_t flags, char *out, size_t out_bytes);
 

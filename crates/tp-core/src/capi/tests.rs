@@ -324,6 +324,8 @@ fn garbage_is_an_error_with_a_reason() {
         expect(tp_ring_create(dir, &address, 0, 4), S::Argument, "flags");
         expect(tp_ring_uri(c"a".as_ptr(), -1, 0, out.as_mut_ptr(), 80), S::Uri, "absolute");
         expect(tp_ring_uri(c"/a".as_ptr(), -1, 0, out.as_mut_ptr(), 28), S::Argument, "needs 29");
+        expect(tp_ring_uri(c"/a".as_ptr(), 1, 4, out.as_mut_ptr(), 80), S::Argument, "flags");
+        expect(tp_ring_uri(c"/a".as_ptr(), 65_536, 0, out.as_mut_ptr(), 80), S::Argument, "65535");
         assert!(out.iter().all(|c| *c == 0x55));
         expect(tp_ring_uri(c"/a".as_ptr(), -1, 0, out.as_mut_ptr(), 29), S::Ok, "");
         assert_eq!(CStr::from_ptr(out.as_ptr()), c"shm:file?path=/a/header.ring");

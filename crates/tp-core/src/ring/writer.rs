@@ -49,11 +49,19 @@ pub enum ClaimError {
     /// The tensor can't be described in a slot.
     #[error("the tensor can't be described: {}", .0.label())]
     Tensor(DropReason),
-    /// The tensor is larger than the claimed payload.
-    #[error("the tensor needs {need} bytes, {claimed} were claimed")]
+    /// The tensor is larger than its payload.
+    #[error("the tensor needs {need} bytes, the payload has {length}")]
     Extent {
         /// Bytes from the first to the last element.
         need: u64,
+        /// Bytes of the payload.
+        length: u32,
+    },
+    /// The payload is larger than its claim.
+    #[error("a payload of {length} bytes, {claimed} were claimed")]
+    Length {
+        /// Bytes of the payload.
+        length: u32,
         /// Bytes claimed.
         claimed: u32,
     },
@@ -314,9 +322,9 @@ impl RingWriter {
 
 /// Do the elements fit the payload, and the payload the claim?
 fn check_extent(header: &FrameHeader, claimed: u32) -> Result<(), ClaimError> {
-    let need = header.tensor.extent_bytes();
-    if need <= header.values_len_bytes.into() && header.values_len_bytes <= claimed {
-        return Ok(());
+    let (need, length) = (header.tensor.extent_bytes(), header.values_len_bytes);
+    if need > length.into() {
+        return Err(ClaimError::Extent { need, length });
     }
-    Err(ClaimError::Extent { need: need.max(header.values_len_bytes.into()), claimed })
+    if length > claimed { Err(ClaimError::Length { length, claimed }) } else { Ok(()) }
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import config_options
+from tensor_pool.ops.cli.options import FiniteFloat, config_options
 from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ _NS_PER_US: Final = 1_000
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 3600), help="How long.")
-@click.option(
-    "--rate", default=60.0, show_default=True, type=click.FloatRange(1, 1000), help="Frames a second."
-)
+@click.option("--seconds", default=5.0, show_default=True, type=FiniteFloat(0.1, 3600), help="How long.")
+@click.option("--rate", default=60.0, show_default=True, type=FiniteFloat(1, 1000), help="Frames a second.")
 @config_options
 @click.pass_context
 def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> None:
