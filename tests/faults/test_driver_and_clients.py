@@ -41,7 +41,7 @@ PROGRAM = """
         while True:
             out.publish(np.full(4, int(value), "uint32"))
             frame = inp.poll(timeout=0.2)
-            if frame is not None and frame.copy()[0] == int(value) and frame.info.epoch > int(last_epoch or 0):
+            if frame and frame.copy()[0] == int(value) and frame.info.epoch > int(last_epoch or 0):
                 print(value, frame.info.epoch)
                 break
 """
@@ -126,8 +126,10 @@ def restart(host: Cluster, *, times: int, seed: int) -> None:
         assert len(os.listdir(f"{host.aeron_dir}/publications")) < 60  # noqa: PTH208 - only their number
         stream_ids = {s.name: s.stream_id for s in pool.streams()}
         wait_until(
-            lambda: {i: len(epochs_of(host).get(i, ())) for i in stream_ids.values()}
-            == dict.fromkeys(stream_ids.values(), 1),
+            lambda: (
+                {i: len(epochs_of(host).get(i, ())) for i in stream_ids.values()}
+                == dict.fromkeys(stream_ids.values(), 1)
+            ),
             what="one epoch a stream is left",
         )
         assert not half_made(host)
