@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from typing import TYPE_CHECKING
 
 from tensor_pool.driver import Driver
+from tensor_pool.driver.config import DriverSection
 from tensor_pool.host.aeron import open_media_driver
 from tensor_pool.transport.media import temporary_aeron_dir
 
@@ -33,5 +35,9 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
         private["driver.cleanup_on_exit"] = True
     config = config.replace(private)
     resources.enter_context(open_media_driver(config.aeron))
-    resources.enter_context(Driver(config))
+    driver = Driver(config)
+    if "driver.instance_id" in private and config[DriverSection].cleanup_on_exit:
+        # Nobody can ever ask for an instance of this name again: its lock and its state go too.
+        resources.callback(shutil.rmtree, driver.directory, ignore_errors=True)
+    resources.enter_context(driver)
     return config
