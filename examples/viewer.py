@@ -31,8 +31,9 @@ def main() -> None:
             except tp.FrameOverwrittenError:
                 overwritten += 1  # too slow: what was computed is thrown away
             if count % 100 == 0:
-                settings = inp.metadata.at(frame.info.meta_version) or {}
-                print(f"frame {frame.seq}: brightness {mean:.1f}, exposure {settings.get('exposure_ms')} ms")
+                settings = inp.metadata.at(frame.info.meta_version)  # what held when it was taken
+                exposure = settings["exposure_ms"] if settings else "?"
+                print(f"frame {frame.seq}: brightness {mean:.1f}, exposure {exposure} ms")
         print(f"mean brightness {brightness / max(1, count - overwritten):.1f}")
         print(inp.stats)
 
