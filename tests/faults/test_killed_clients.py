@@ -66,8 +66,7 @@ def attached(pool: Pool, name: str) -> Producer:
     def try_it() -> Producer | None:
         try:
             return pool.producer(name, dtype="uint32", shape=SHAPE)
-        except AttachRefusedError as refused:
-            assert "has a producer" in str(refused)
+        except AttachRefusedError:
             return None
 
     return wait_until(try_it, LEASE_S + 10, what="a free stream")

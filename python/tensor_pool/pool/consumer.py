@@ -65,6 +65,7 @@ class Consumer(Closing):
 
         Raises:
             ClosedError: The consumer or its pool was closed.
+            NoStreamError: The stream's authority does not let this consumer use shared memory.
         """
         frame = self._take()
         if frame is not None or not timeout:
@@ -331,6 +332,8 @@ class Consumer(Closing):
     def _check_open(self) -> None:
         if self._session.dead is not None:
             raise self._session.dead
+        if self._session.refusal is not None:
+            raise self._session.refusal
         if self._closed:
             raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.ops.demo.viewer import Viewer
 
-__all__ = ["demo"]
+__all__ = ["demo", "print_summary"]
 
 _NS_PER_US: Final = 1_000
 
@@ -49,7 +49,7 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         on_start=on_start,
         on_second=_print_progress,
     )
-    _print_summary(seen)
+    print_summary(seen)
     ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 
@@ -65,8 +65,10 @@ def _print_progress(seen: Viewer) -> None:
     )
 
 
-def _print_summary(seen: Viewer) -> None:
+def print_summary(seen: Viewer) -> None:
+    """What the viewer saw, and how the camera ended."""
     from tensor_pool.ops.demo import picture  # noqa: PLC0415 - see above
+    from tensor_pool.ops.demo.viewer import PATIENCE_S  # noqa: PLC0415
 
     outcome = seen.outcome
     if seen.last_picture is not None:
@@ -78,6 +80,11 @@ def _print_summary(seen: Viewer) -> None:
         )
         click.echo(
             "a frame it was drawing at that moment stays marked as unfinished, and no reader accepts it"
+        )
+    elif outcome.silent:
+        click.echo(
+            f"the camera (process {outcome.camera_pid}) took no picture for {PATIENCE_S:g} s and was ended; "
+            "stopped, perhaps (Ctrl-Z, kill -STOP)?"
         )
     elif outcome.camera_exit != 0:
         click.echo(f"the camera (process {outcome.camera_pid}) ended with exit code {outcome.camera_exit}")

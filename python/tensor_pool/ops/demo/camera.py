@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -77,7 +79,7 @@ def make_ring(options: CameraOptions) -> _native.RingAddress:
 
 
 def run(options: CameraOptions) -> None:
-    """Publishes pictures at an even rate until all are taken."""
+    """Publishes pictures at an even rate until all are taken, or nobody is left to look at them."""
     address = make_ring(options)
     with (
         connect(options.aeron, name="demo camera") as client,
@@ -100,15 +102,23 @@ def take_pictures(writer: _native.RingWriter, announces: Publication, options: C
         now_ns = time.monotonic_ns()
         if announce_timer.due(now_ns):
             announces.offer(wire.encode(announcement(writer.address)))
-        if (early_ns := start_ns + n * period_ns - now_ns) > 0:
-            time.sleep(early_ns / _NS)
+        early_ns = start_ns + n * period_ns - now_ns
+        if viewer_left(within_s=max(early_ns, 0) / _NS):
+            return
         # The picture is drawn where its readers will find it: no copy at all.
         with writer.claim((HEIGHT, WIDTH), Dtype.UINT8) as slot:
             draw(slot.seq, slot.array)
 
 
+def viewer_left(within_s: float) -> bool:
+    """Sleeps; true at once when the viewer ends, however it ends: the standard input comes from it."""
+    return bool(select.select([sys.stdin], [], [], within_s)[0])
+
+
 def main() -> None:
     """Entry point of the process."""
+    # Ctrl-C reaches the whole terminal; the viewer ends, and the camera with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     run(msgspec.json.decode(sys.argv[1], type=CameraOptions))
 
 

@@ -17,6 +17,7 @@ from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.demo import camera, picture
 from tensor_pool.pool.mapping import ring_address
 from tensor_pool.runtime import Histogram, Periodic
+from tensor_pool.runtime.stop_signals import exit_on_sigterm
 from tensor_pool.transport.media import temporary_aeron_dir
 from tensor_pool.wire import Router
 from tensor_pool.wire.messages import ShmPoolAnnounce
@@ -33,7 +34,8 @@ __all__ = ["Outcome", "Viewer", "run"]
 
 _NS: Final = 1_000_000_000
 _SHM: Final = "/dev/shm"  # noqa: S108 - shared memory is the point
-_PATIENCE_S: Final = 15.0
+PATIENCE_S: Final = 15.0
+"""How long the viewer waits for the next picture."""
 
 
 class Outcome(msgspec.Struct):
@@ -55,6 +57,11 @@ class Outcome(msgspec.Struct):
         if self.camera_exit is None or self.camera_exit >= 0:
             return None
         return signal.Signals(-self.camera_exit).name
+
+    @property
+    def silent(self) -> bool:
+        """Did the camera live, but take no more pictures?"""
+        return self.camera_exit is None
 
     @property
     def good(self) -> bool:
@@ -146,6 +153,7 @@ def run(
     """
     aeron = msgspec.structs.replace(aeron, dir=aeron.dir or temporary_aeron_dir(), media_driver="embedded")
     with (
+        exit_on_sigterm(),
         TemporaryDirectory(dir=_SHM, prefix="tensor-pool-demo-") as base_dir,
         open_media_driver(aeron),
         connect(aeron, name="demo viewer") as client,
@@ -163,14 +171,15 @@ def run(
             frames=max(1, round(seconds * rate_hz)),
         )
         viewer = Viewer(announces, descriptors, base_dir)
-        process = subprocess.Popen(camera.command(options))  # noqa: S603 - our own module
-        on_start(process.pid, base_dir)
-        try:
-            watch(viewer, process, on_second)
-        finally:
-            process.kill()
-            process.wait()
-            viewer.close()
+        # The camera ends when its standard input does, should this process be killed.
+        process = subprocess.Popen(camera.command(options), stdin=subprocess.PIPE)  # noqa: S603 - our own module
+        with process:
+            try:
+                on_start(process.pid, base_dir)
+                watch(viewer, process, on_second)
+            finally:
+                process.kill()
+                viewer.close()
         return viewer
 
 
@@ -184,7 +193,7 @@ def watch(viewer: Viewer, process: subprocess.Popen[bytes], on_second: Callable[
         if viewer.work():
             last_frame = time.monotonic()
             first_frame = last_frame if viewer.outcome.frames == 1 else first_frame
-        elif ended or time.monotonic() - last_frame > _PATIENCE_S:
+        elif ended or time.monotonic() - last_frame > PATIENCE_S:
             break
         if every_second.due(time.monotonic_ns()):
             on_second(viewer)

@@ -43,11 +43,11 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tensor_pool.config import StreamsSection
     from tensor_pool.runtime import Clock
-    from tensor_pool.transport import Client, Header, Publication, Subscription
+    from tensor_pool.transport import Client, Header, Publication, Subscribe, Subscription
     from tensor_pool.wire import Message
 
 __all__ = ["ClientAgent", "Session"]
@@ -116,7 +116,7 @@ class ClientAgent:
         streams: StreamsSection,
         *,
         clock: Clock,
-        subscribe: Callable[[str, int, Iterable[type[Message]]], Subscription] | None = None,
+        subscribe: Subscribe | None = None,
     ) -> None:
         self.clock = clock
         self._subscribe = subscribe or (
