@@ -13,9 +13,9 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tensor_pool import wire
-from tensor_pool.errors import ClosedError
+from tensor_pool.errors import ClosedError, NoMediaDriverError, TensorPoolError
 from tensor_pool.pool.sessions.once import Once
-from tensor_pool.runtime import Periodic
+from tensor_pool.runtime import Periodic, StopAgent
 from tensor_pool.transport import OfferResult, retry_for
 from tensor_pool.wire.messages import (
     ConsumerConfig,
@@ -129,6 +129,7 @@ class ClientAgent:
         self._told: dict[Session, None] = {}
         self._by_stream: dict[int, list[Session]] = {}
         self._by_name: dict[str, Session] = {}
+        self._lost: NoMediaDriverError | None = None
         self._awaiting: collections.OrderedDict[int, Session | Once[Message]] = collections.OrderedDict()
         self._next_correlation_id = secrets.randbits(62)
         self._tick = Periodic(period_ns=_TICK_NS, start_ns=clock.monotonic_ns())
@@ -164,8 +165,18 @@ class ClientAgent:
         self.publication(s.control_channel, s.control_stream_id)
 
     def do_work(self) -> int:
-        """One round: what programs asked for, what came, what is due."""
-        self._client.check()
+        """One round: what programs asked for, what came, what is due.
+
+        Raises:
+            StopAgent: The media driver is gone.
+        """
+        try:
+            self._client.check()
+        except NoMediaDriverError as e:
+            # Nothing brings this client back: programs are told now, and told why.
+            _LOG.error("the connection is lost: %s", e.message)
+            self._lost = e
+            raise StopAgent from e
         work = self._run_submitted()
         for subscription in tuple(self._subscriptions):
             work += self._take_all(subscription)
@@ -200,8 +211,10 @@ class ClientAgent:
         for session in list(self._sessions):
             session.on_client_lost(self._closed_error())
 
-    def _closed_error(self) -> ClosedError:
-        return ClosedError("the pool was closed", hint="connect again with tensor_pool.connect()")
+    def _closed_error(self) -> TensorPoolError:
+        return self._lost or ClosedError(
+            "the pool was closed", hint="connect again with tensor_pool.connect()"
+        )
 
     def _run_submitted(self) -> int:
         done = 0
