@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tensor_pool.config import ShmSection, StreamsSection
 from tensor_pool.driver.agent import DriverAgent
-from tensor_pool.driver.config import DriverSection
+from tensor_pool.driver.config import DriverSection, StaticStream
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import Message, decode, encode
 from tensor_pool.wire.messages import (
-    NewerShmAttachResponse,
     PublishMode,
     ResolveStream,
     Role,
@@ -40,6 +39,8 @@ class DriverBench:
         streams: Channels and ids.
         shm: Fields of the section `shm`.
         bus: Another bench's, to stand beside it.
+        clock: Another bench's.
+        static: Streams that exist from the start.
         section: Fields of the section `driver`.
     """
 
@@ -51,12 +52,13 @@ class DriverBench:
         shm: dict[str, Any] | None = None,
         bus: MemoryBus | None = None,
         clock: FakeClock | None = None,
+        static: tuple[StaticStream, ...] = (),
         **section: Any,
     ) -> None:
         self.bus = MemoryBus() if bus is None else bus
         self.clock = FakeClock() if clock is None else clock
         self.streams = StreamsSection() if streams is None else streams
-        self.section = DriverSection(**(SMALL | section))
+        self.section = DriverSection(**(SMALL | section), streams=static)
         self.base = base
         client = self.bus.client()
         self.control = client.add_publication(self.streams.control_channel, self.streams.control_stream_id)
@@ -74,7 +76,7 @@ class DriverBench:
         self.invoker = AgentInvoker(self.agent)
         self._correlation_ids = itertools.count(1)
 
-    def __enter__(self) -> DriverBench:
+    def __enter__(self) -> Self:
         self.invoker.start()
         return self
 
@@ -199,4 +201,4 @@ def announces(messages: list[Message], stream_id: int = 10_000) -> list[ShmPoolA
     return [message for message in all_of(ShmPoolAnnounce, messages) if message.stream_id == stream_id]
 
 
-__all__ = ["NewerShmAttachResponse", "DriverBench", "all_of", "announces", "only"]
+__all__ = ["DriverBench", "all_of", "announces", "only"]

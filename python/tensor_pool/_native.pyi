@@ -167,7 +167,7 @@ class RingWriter:
     ) -> Self: ...
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: int | None = None,
         timestamp_ns: int | None = None,

@@ -7,6 +7,7 @@ counterpart: `BYTES` and `BIT` travel as one byte per element and appear as ``ui
 from __future__ import annotations
 
 import enum
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import TensorLayoutError
@@ -80,6 +81,10 @@ _DTYPES_BY_KIND: Final = {
 }
 
 
+_known: Final[dict[Any, Dtype]] = {}
+_MOST_KNOWN: Final = 64
+
+
 def to_numpy(dtype: Dtype) -> np.dtype[Any]:
     """The NumPy type that elements of `dtype` appear as.
 
@@ -105,6 +110,17 @@ def from_numpy(dtype: DTypeLike) -> Dtype:
         >>> from_numpy("uint16").name
         'UINT16'
     """
+    # Producers ask once a frame, always for the same few.
+    try:
+        return _known[dtype]
+    except (KeyError, TypeError):  # not asked before, or nothing that can be remembered
+        found = _from_numpy(dtype)
+    if isinstance(dtype, Hashable) and len(_known) < _MOST_KNOWN:
+        _known[dtype] = found
+    return found
+
+
+def _from_numpy(dtype: DTypeLike) -> Dtype:
     import numpy as np  # noqa: PLC0415 - see to_numpy
 
     try:

@@ -102,6 +102,17 @@ def test_a_full_file_system_is_refused_at_creation_and_nothing_is_left(tmp_path,
 
 
 @needs_root
+def test_a_sparse_ring_on_a_full_file_system_is_refused_too(tmp_path):
+    """Its superblocks are written at once, and a store without a page behind it would kill the process."""
+    with mounted("tmpfs", "size=1m", tmp_path / "small") as small:
+        with pytest.raises(OSError, match="No space left"):
+            (small / "filler").write_bytes(bytes(2 << 20))
+        with pytest.raises(errors.RegionFullError, match="no room"):
+            _native.create_ring(small, stream_id=1, epoch=1, nslots=16, pools=[(1, 64)], allocate=False)
+        assert [path.name for path in small.iterdir()] == ["filler"]
+
+
+@needs_root
 def test_no_inode_left_is_refused_with_nothing_left(tmp_path):
     with mounted("tmpfs", "size=8m,nr_inodes=3", tmp_path / "few") as few:
         with pytest.raises(errors.RegionError):

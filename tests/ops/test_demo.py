@@ -24,7 +24,7 @@ from tensor_pool.transport import EmbeddedMediaDriver, read_counters
 
 def start(*args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [Path(sys.executable).with_name("tpool"), "demo", *args],
+        [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "demo", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -117,10 +117,8 @@ def test_a_stopped_camera_is_reported(capsys, monkeypatch):
             monkeypatch.setattr(viewer, "PATIENCE_S", 0.5)
             os.kill(cameras[0], signal.SIGSTOP)
 
-    config = load_config()
     seen = viewer.run(
-        config.aeron,
-        config.streams,
+        load_config(),
         seconds=600,
         rate_hz=30,
         on_start=lambda pid, _: cameras.append(pid),
@@ -154,7 +152,7 @@ def test_the_configuration_of_aeron_reaches_media_driver_and_channels():
         labels = [reading.label for reading in read_counters(aeron_dir)]
         publications = [label for label in labels if label.startswith("pub-pos")]
         subscriptions = [label for label in labels if label.startswith("sub-pos")]
-        assert len(publications) == len(subscriptions) == 2, "announces and descriptors"
+        assert len(publications) >= 5, "control, announces, descriptors, metadata and QoS"
         assert all("term-length=65536|" in label for label in publications + subscriptions)
         assert all("untethered-resting-timeout=77ms" in label for label in publications)
     finally:

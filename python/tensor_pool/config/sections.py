@@ -131,8 +131,8 @@ class StreamsSection(Section, frozen=True):
     """Aeron channels and stream ids of the pool's own messages; all processes of a pool must agree on them.
 
     Channels take their term length and untethered time-outs from the section `aeron` unless they set their
-    own. One channel and id may serve several purposes, or all of them. So far only announces and descriptors
-    are in use, by `tpool demo`; the other keys are checked and wait for their services.
+    own. One channel and id may serve several purposes, or all of them. The two of service control are checked
+    and wait for their services.
     """
 
     section_name: ClassVar[str] = "streams"
@@ -158,7 +158,7 @@ class StreamsSection(Section, frozen=True):
 
 
 class ShmSection(Section, frozen=True):
-    """Where shared memory lies and who may open it. No service reads it yet; its values are only checked."""
+    """Where shared memory lies and who may open it."""
 
     section_name: ClassVar[str] = "shm"
 
@@ -217,7 +217,7 @@ class AgentsSection(Section, frozen=True):
         float,
         Meta(gt=0, le=100),
         doc("The longest pause of 'backoff', the pause of 'sleep', the time-out of 'doorbell'."),
-    ] = 20.0
+    ] = 100.0
     error_limit: Annotated[
         int,
         Meta(ge=0, le=1_000_000),

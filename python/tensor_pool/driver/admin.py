@@ -62,7 +62,7 @@ def same_token(given: str, configured: str) -> bool:
     """Whether a token is right; takes as long for a wrong one, however wrong.
 
     Example:
-        >>> same_token("open", "open"), same_token("opem", "open")
+        >>> same_token("open", "open"), same_token("shut", "open")
         (True, False)
     """
     return hmac.compare_digest(given.encode(), configured.encode())

@@ -12,6 +12,7 @@ from tensor_pool.driver.answers import Moment, wire_text
 from tensor_pool.driver.attach import AttachHandler
 from tensor_pool.driver.files import EpochFiles
 from tensor_pool.driver.garbage import EndedEpochs
+from tensor_pool.driver.hello import HelloDesk
 from tensor_pool.driver.leases import LeaseBook
 from tensor_pool.driver.lifecycle import Lifecycle
 from tensor_pool.driver.limits import Limits
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tensor_pool.driver.activity import KeeperFactory
     from tensor_pool.driver.config import DriverSection
     from tensor_pool.runtime import Clock, CounterFactory
-    from tensor_pool.transport import Client, Header, Subscription
+    from tensor_pool.transport import Client, Header, Subscribe, Subscription
     from tensor_pool.wire import Message, MessageHeader
 
 __all__ = ["DriverAgent"]
@@ -72,6 +73,10 @@ class DriverAgent:
         counters: Where its counters come from.
         open_keeper: Makes what says that a ring is alive.
         software_version: What it says it is.
+        replay_window_ns: For so long after its start it is deaf to attaches: a lingering log may replay those
+            of an earlier run, and a lease for somebody who is gone would hold the stream (decision L11). Who
+            is there asks again.
+        subscribe: Opens a subscription to certain messages; everything else may be left out of it.
 
     Example:
         >>> import tempfile
@@ -101,6 +106,8 @@ class DriverAgent:
         counters: CounterFactory | None = None,
         open_keeper: KeeperFactory | None = None,
         software_version: str = "",
+        replay_window_ns: int = 0,
+        subscribe: Subscribe | None = None,
     ) -> None:
         section.check_beside(streams)
         self._client = client
@@ -110,6 +117,9 @@ class DriverAgent:
         self._counter_factory = LocalCounters() if counters is None else counters
         self._open_keeper = activity.open_keeper if open_keeper is None else open_keeper
         self._software_version = software_version
+        self._replay_window_ns = replay_window_ns
+        self._subscribe = subscribe or (lambda *endpoint: client.add_subscription(*endpoint[:2]))
+        self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None
         self._outgoing: list[Message] = []
@@ -145,6 +155,7 @@ class DriverAgent:
             if stream.is_static:
                 self._outgoing += self._lifecycle.provision(stream, now)
         self._is_serving = True
+        self._hears_attaches_from_ns = self._clock.monotonic_ns() + self._replay_window_ns
         self._send()
         _LOG.info("SHM driver serves %s, %d static streams", self.directory, len(self._section.streams))
 
@@ -200,12 +211,13 @@ class DriverAgent:
             started=now,
             software_version=self._software_version,
         )
+        self._hellos = HelloDesk(self._streams)
         self._router = Router(
             on_unsupported_version=self._on_unsupported_version, on_malformed=self._on_malformed
         )
         handlers: list[tuple[type[Any], Callable[[Any, Moment], list[Message]]]] = [
-            (m.ShmAttachRequest, self._attach.attach),
-            (m.NewerShmAttachRequest, self._attach.attach),
+            (m.ShmAttachRequest, self._on_attach),
+            (m.NewerShmAttachRequest, self._on_attach),
             (m.ShmLeaseKeepalive, self._attach.keep_alive),
             (m.ShmDetachRequest, self._attach.detach),
             (m.ShmDriverShutdownRequest, self._on_shutdown_request),
@@ -216,6 +228,9 @@ class DriverAgent:
             (m.GetDriverStatus, self._admin.status),
             (m.QosProducer, self._on_qos),
         ]
+        if self._section.hello_authority == "driver":
+            handlers.append((m.ConsumerHello, self._on_hello))
+        self._wanted = [message_type for message_type, _ in handlers]
         for message_type, handler in handlers:
             self._router.on(message_type, self._answering(handler))
 
@@ -225,7 +240,7 @@ class DriverAgent:
         control = (s.control_channel, s.control_stream_id)
         announce = (s.announce_channel, s.announce_stream_id)
         listen = dict.fromkeys([control, (s.qos_channel, s.qos_stream_id)])
-        self._subscriptions: list[Subscription] = [self._client.add_subscription(*where) for where in listen]
+        self._subscriptions: list[Subscription] = [self._subscribe(*where, self._wanted) for where in listen]
         self._control = Outbox(self._client.add_publication(*control), self.counters)
         self._announces = (
             self._control
@@ -284,10 +299,10 @@ class DriverAgent:
         )
         work += self._poll()
         work += self._expire(now)
-        work += self._announce_due(self._now())
+        # What the clock brings is not counted as work: nothing follows it that a short pause would be for.
+        self._announce_due(self._now())
         if self._housekeeping.due(now.monotonic_ns):
             self._keep_house(now)
-        work += len(self._outgoing)
         self._send()
         if self._shutdown.is_over(now.monotonic_ns):
             raise StopAgent
@@ -320,14 +335,12 @@ class DriverAgent:
             self.counters[CounterType.DRIVER_STALLS].add()
             self._leases.postpone(now.monotonic_ns + self._section.lease_ns)
 
-    def _announce_due(self, now: Moment) -> int:
-        due = self._announcer.take_due(now.monotonic_ns)
-        for stream_id in due:
+    def _announce_due(self, now: Moment) -> None:
+        for stream_id in self._announcer.take_due(now.monotonic_ns):
             stream = self._streams.get(stream_id)
             if stream is not None and stream.epoch is not None:
                 self._lifecycle.refresh_activity(stream, now)
                 self._outgoing.append(self._announcer.announce(stream, now))
-        return len(due)
 
     def _keep_house(self, now: Moment) -> None:
         self._client.check()
@@ -406,11 +419,20 @@ class DriverAgent:
             messages += [self._announcer.announce(s, now) for s in self._streams if s.epoch is not None]
         return messages
 
+    def _on_attach(self, request: m.ShmAttachRequest | m.NewerShmAttachRequest, now: Moment) -> list[Message]:
+        if now.monotonic_ns < self._hears_attaches_from_ns:
+            return []
+        return self._attach.attach(request, now)
+
     def _on_qos(self, report: m.QosProducer, now: Moment) -> list[Message]:
         stream = self._streams.get(report.stream_id)
         if stream is not None and stream.epoch is not None and stream.epoch.number == report.epoch:
             stream.report(report.current_seq, now.monotonic_ns)
         return []
+
+    def _on_hello(self, hello: m.ConsumerHello, _now: Moment) -> list[Message]:
+        answer = self._hellos.answer(hello)
+        return [] if answer is None else [answer]
 
     # --- for the process that runs it ---
 

@@ -18,6 +18,8 @@ __all__ = ["Announcer", "payload_pools"]
 
 _GOLDEN: Final = 0x9E3779B9
 """Multiplying by this spreads neighbouring ids over the whole period."""
+_PHASES: Final = 16
+"""Moments of a period at which streams are due: few, because each wakes the driver."""
 
 
 def payload_pools(epoch: Epoch) -> tuple[PayloadPool, ...]:
@@ -29,8 +31,8 @@ def payload_pools(epoch: Epoch) -> tuple[PayloadPool, ...]:
 class Announcer:
     """Makes announces and knows when the next ones are due.
 
-    Streams are due at different moments of the period, so that five hundred of them make a steady trickle and
-    not a burst a second.
+    Streams are due at different moments of the period, so that five hundred of them make small groups and not
+    a burst a second.
 
     Args:
         leases: Who is attached: the producer stands in its stream's announce.
@@ -71,9 +73,7 @@ class Announcer:
 
     def schedule(self, stream: Stream, now: Moment) -> None:
         """Lets a stream be announced once a period from now on."""
-        phase_ns = stream.stream_id * _GOLDEN % 2**32 * self._period_ns >> 32
-        behind_ns = (now.monotonic_ns - phase_ns) % self._period_ns
-        self._due.set(stream.stream_id, now.monotonic_ns - behind_ns + self._period_ns)
+        self._due.set(stream.stream_id, self._next_due_ns(stream.stream_id, now.monotonic_ns))
 
     def cancel(self, stream: Stream) -> None:
         """Lets a stream be announced no more."""
@@ -83,5 +83,10 @@ class Announcer:
         """The streams that are due; they are due again a period later. Missed periods are skipped."""
         due = self._due.expire(now_ns)
         for stream_id in due:
-            self._due.set(stream_id, now_ns + self._period_ns)
+            self._due.set(stream_id, self._next_due_ns(stream_id, now_ns))
         return due
+
+    def _next_due_ns(self, stream_id: int, now_ns: int) -> int:
+        phase = stream_id * _GOLDEN % 2**32 * _PHASES >> 32
+        phase_ns = phase * self._period_ns // _PHASES
+        return now_ns - (now_ns - phase_ns) % self._period_ns + self._period_ns

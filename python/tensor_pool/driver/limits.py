@@ -30,18 +30,15 @@ class TokenBucket:
         [True, True, False, True, False]
     """
 
-    __slots__ = ("_cost_ns", "_free_at_ns", "_window_ns")
+    __slots__ = ("_cost_ns", "_free_at_ns")
 
     def __init__(self, per_second: int) -> None:
         self._cost_ns = _NS_PER_S // per_second
-        self._window_ns = _NS_PER_S
-        self._free_at_ns: int | None = None
+        self._free_at_ns = -_NS_PER_S  # a bucket starts full
 
     def take(self, now_ns: int) -> bool:
         """Whether one more may happen now."""
-        free_at_ns = max(self._free_at_ns or 0, now_ns - self._window_ns)
-        if self._free_at_ns is None:
-            free_at_ns = now_ns - self._window_ns
+        free_at_ns = max(self._free_at_ns, now_ns - _NS_PER_S)
         if free_at_ns + self._cost_ns > now_ns:
             return False
         self._free_at_ns = free_at_ns + self._cost_ns

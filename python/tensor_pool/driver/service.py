@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import tensor_pool
 from tensor_pool.closing import Closing
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.runtime import Bell, ErrorLog
-    from tensor_pool.transport import Client
+    from tensor_pool.transport import Client, Subscribe
     from tensor_pool.wire.messages import DriverStatus
 
 __all__ = ["Driver"]
+
+_REPLAY_WINDOW_NS: Final = 200_000_000
+_CLIENT_SLEEP_MS: Final = 50
+"""How late the driver may learn of a new client's publication; its messages wait meanwhile."""
 
 
 class Driver(Closing):
@@ -60,19 +64,23 @@ class Driver(Closing):
         error_log: ErrorLog | None = None,
     ) -> None:
         self._own = contextlib.ExitStack()
+        subscribe: Subscribe | None = None
         if client is None:
             connection = self._own.enter_context(
                 AeronClient.connect(
                     aeron_dir if aeron_dir is not None else config.aeron.dir or None,
                     name="SHM driver",
                     driver_timeout_ms=config.aeron.driver_timeout_ms,
+                    idle_sleep_ms=_CLIENT_SLEEP_MS,
                     channel_defaults=config.aeron.channel_defaults,
                 )
             )
             # Received on a native thread: an embedded driver shares the interpreter with a program that may
             # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
-            bell = drain = self._own.enter_context(Drain(connection, name="tp-driver-drain"))
-            client = drain.client
+            bell = drain = self._own.enter_context(
+                Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
+            )
+            client, subscribe = drain.client, drain.subscribe
         self._client = client
         try:
             counters = AeronCounters(client)
@@ -83,6 +91,8 @@ class Driver(Closing):
                 config.shm,
                 counters=counters,
                 software_version=tensor_pool.__version__,
+                replay_window_ns=_REPLAY_WINDOW_NS,
+                subscribe=subscribe,
             )
             agents = config.agents
             self._runner = AgentRunner(

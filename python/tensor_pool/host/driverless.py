@@ -8,17 +8,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from tensor_pool import _native
+from tensor_pool.driver.announce import payload_pools
 from tensor_pool.driver.files import EpochFiles, FoundEpoch
 from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.driver.registry import next_epoch
 from tensor_pool.errors import ConfigError, TensorPoolError
-from tensor_pool import _native
 from tensor_pool.pool.mapping import ring_address
-from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
 from tensor_pool.pool.sizing import choose_geometry
 from tensor_pool.runtime import Periodic
-from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
+from tensor_pool.wire.messages import ClockDomain, ShmPoolAnnounce
 from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class OwnedStream(Attachment):
         announce: Callable[[ShmPoolAnnounce], object],
         clock: Clock,
     ) -> None:
-        super().__init__(wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=2**62)
+        super().__init__(
+            wish, ids=ids, dialect="seed", keepalive_interval_ns=_ANNOUNCE_NS, freshness_ns=FOR_EVER_NS
+        )
         if wish.stream_id is None:
             raise ConfigError(
                 f"without a driver nobody gives stream {wish.label} an id",
@@ -71,7 +74,9 @@ class OwnedStream(Attachment):
         self._timer = Periodic(period_ns=_ANNOUNCE_NS, start_ns=0)
 
     def step(
-        self, now_ns: int, last_keepalive_ns: int | None = None  # noqa: ARG002 - nobody asks for keepalives
+        self,
+        now_ns: int,
+        last_keepalive_ns: int | None = None,  # noqa: ARG002 - nobody asks for keepalives
     ) -> tuple[list[Message], list[Event]]:
         """Makes the files at first; announces them and keeps them alive from then on."""
         if self.state is AttachmentState.CLOSED:
@@ -89,6 +94,11 @@ class OwnedStream(Attachment):
             self._keeper.refresh()
             self._send(self._announce())
         return [], events
+
+    @property
+    def due_ns(self) -> int:
+        """When the next announce is due."""
+        return FOR_EVER_NS if self.state is AttachmentState.CLOSED else self._timer.next_ns
 
     def _create(self, now_ns: int) -> Lease:
         wish = self.wish
@@ -142,7 +152,7 @@ class OwnedStream(Attachment):
             layout_version=LAYOUT_VERSION,
             header_nslots=address.nslots,
             header_slot_bytes=SLOT_BYTES,
-            payload_pools=tuple(PayloadPool(i, address.nslots, stride, uri) for i, stride, uri in address.pools),
+            payload_pools=payload_pools(epoch),
             header_region_uri=address.header_uri,
         )
 

@@ -1,7 +1,7 @@
 """The one model that the command line and the console read: streams, leases, clients, the driver.
 
-Rows have stable names, which are the keys of JSON output. They are made from the answers of schema 906 and
-from nothing else, so whoever can ask the driver sees the same.
+Rows have stable names, which are the keys of JSON output. They are made from the answers of schema 906, and
+from the reports of quality of service where somebody listened, so whoever can ask the driver sees the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tensor_pool.datatypes import Dtype, MajorOrder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tensor_pool.ops.qos_board import ConsumerQos, QosBoard
     from tensor_pool.pool.admin import AdminClient
     from tensor_pool.wire.messages import DriverStatus, LeaseEntry, StreamEntry
 
@@ -26,6 +27,7 @@ __all__ = [
     "as_row",
     "client_rows",
     "driver_row",
+    "have_reported",
     "lease_rows",
     "read_clients",
     "read_driver",
@@ -56,6 +58,8 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int | None
     region_bytes: int
     activity_age_s: float | None
+    drops: int | None = None
+    """What its consumers say that they have lost; None unless somebody listened to them."""
 
 
 class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +88,10 @@ class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
     leases: tuple[int, ...]
     age_s: float
     keepalive_age_s: float | None
+    lag_frames: int | None = None
+    """About how far a consumer is behind its producer (`QosBoard.lag`); None unless somebody listened."""
+    drops_gap: int | None = None
+    drops_late: int | None = None
 
 
 class DriverRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,15 +114,20 @@ class DriverRow(msgspec.Struct, frozen=True, kw_only=True):
     max_results: int
 
 
-def stream_row(entry: StreamEntry, *, now_ns: int) -> StreamRow:
+def stream_row(entry: StreamEntry, *, now_ns: int, board: QosBoard | None = None) -> StreamRow:
     """A stream as people see it.
 
     Args:
         entry: What the driver said.
         now_ns: The driver's monotonic time.
+        board: What its producer and its consumers said. A rate that was measured here goes before the
+            driver's, which stays what it was when a producer falls silent.
     """
     shape = tuple(entry.dims[: entry.ndims]) if entry.ndims else None
     rate_hz = None if entry.rate_milli_hz is None else entry.rate_milli_hz / 1e3
+    heard = None if board is None else board.producer(entry.stream_id)
+    if heard is not None and heard.rate_hz is not None:
+        rate_hz = round(heard.rate_hz, 3)
     frame_bytes = _frame_bytes(entry.dtype, shape)
     return StreamRow(
         stream_id=entry.stream_id,
@@ -132,6 +145,7 @@ def stream_row(entry: StreamEntry, *, now_ns: int) -> StreamRow:
         max_frame_bytes=entry.max_frame_bytes,
         region_bytes=entry.region_bytes,
         activity_age_s=_age_s(entry.activity_timestamp_ns, now_ns),
+        drops=None if board is None else board.drops_of(entry.stream_id),
     )
 
 
@@ -180,8 +194,12 @@ def lease_rows(entries: Iterable[LeaseEntry], names: Mapping[int, str], *, now_n
     ]
 
 
-def client_rows(leases: Iterable[LeaseRow]) -> list[ClientRow]:
+def client_rows(leases: Iterable[LeaseRow], board: QosBoard | None = None) -> list[ClientRow]:
     """The clients behind leases, producers first.
+
+    Args:
+        leases: What they hold.
+        board: What consumers said; a consumer's id is that of its client (decision D2).
 
     Example:
         >>> lease = LeaseRow(lease_id=1, stream_id=10000, stream="camera-1", client_id=7, role="consumer",
@@ -195,6 +213,7 @@ def client_rows(leases: Iterable[LeaseRow]) -> list[ClientRow]:
     rows = []
     for (role, client_id), held in by_client.items():
         ages = [lease.keepalive_age_s for lease in held if lease.keepalive_age_s is not None]
+        told = [] if board is None or role != "consumer" else _reports(board, client_id, held)
         rows.append(
             ClientRow(
                 client_id=client_id,
@@ -203,9 +222,23 @@ def client_rows(leases: Iterable[LeaseRow]) -> list[ClientRow]:
                 leases=tuple(lease.lease_id for lease in held),
                 age_s=max(lease.age_s for lease in held),
                 keepalive_age_s=max(ages, default=None),
+                lag_frames=max((lag for _, lag in told if lag is not None), default=None),
+                drops_gap=sum(qos.drops_gap for qos, _ in told) if told else None,
+                drops_late=sum(qos.drops_late for qos, _ in told) if told else None,
             )
         )
     return sorted(rows, key=lambda row: (row.role != "producer", row.streams, row.client_id))
+
+
+def _reports(
+    board: QosBoard, client_id: int, leases: Iterable[LeaseRow]
+) -> list[tuple[ConsumerQos, int | None]]:
+    found = []
+    for lease in leases:
+        qos = board.consumer(lease.stream_id, client_id)
+        if qos is not None:
+            found.append((qos, board.lag(lease.stream_id, client_id)))
+    return found
 
 
 def driver_row(status: DriverStatus) -> DriverRow:
@@ -238,14 +271,18 @@ def read_driver(admin: AdminClient) -> DriverRow:
     return driver_row(admin.status())
 
 
-def read_streams(admin: AdminClient) -> list[StreamRow]:
+def read_streams(admin: AdminClient, board: QosBoard | None = None) -> list[StreamRow]:
     """Asks the driver for all streams.
+
+    Args:
+        admin: The connection.
+        board: What producers and consumers said, if somebody listened.
 
     Raises:
         NoDriverError: Nobody answers.
     """
     now_ns = admin.status().timestamp_ns  # the driver's clock: ours may be of another time namespace
-    return [stream_row(entry, now_ns=now_ns) for entry in admin.streams()]
+    return [stream_row(entry, now_ns=now_ns, board=board) for entry in admin.streams()]
 
 
 def read_leases(admin: AdminClient, stream_id: int | None = None) -> list[LeaseRow]:
@@ -259,13 +296,36 @@ def read_leases(admin: AdminClient, stream_id: int | None = None) -> list[LeaseR
     return lease_rows(admin.leases(stream_id), names, now_ns=now_ns)
 
 
-def read_clients(admin: AdminClient) -> list[ClientRow]:
+def read_clients(admin: AdminClient, board: QosBoard | None = None) -> list[ClientRow]:
     """Asks the driver who reads and who writes.
+
+    Args:
+        admin: The connection.
+        board: What consumers said, if somebody listened.
 
     Raises:
         NoDriverError: Nobody answers.
     """
-    return client_rows(read_leases(admin))
+    if board is not None:
+        for entry in admin.streams():
+            board.suppose_rate(entry.stream_id, (entry.rate_milli_hz or 0) / 1e3)
+    return client_rows(read_leases(admin), board)
+
+
+def have_reported(leases: Iterable[LeaseRow], board: QosBoard) -> bool:
+    """Whether everybody who holds a lease was heard.
+
+    Example:
+        >>> from tensor_pool.ops.qos_board import QosBoard
+        >>> have_reported([], QosBoard())
+        True
+    """
+    return all(
+        board.producer(lease.stream_id) is not None
+        if lease.role == "producer"
+        else board.consumer(lease.stream_id, lease.client_id) is not None
+        for lease in leases
+    )
 
 
 def as_row(row: msgspec.Struct) -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor_pool import _native
+    from tensor_pool.pool.sessions.producer import ProducerSession
     from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 
 __all__ = ["ClaimedSlot"]
@@ -25,22 +26,26 @@ class ClaimedSlot:
     given up and its sequence number skipped.
     """
 
-    __slots__ = ("_after_commit", "_flush", "_native", "_on_abort", "_progress")
+    __slots__ = ("_flush", "_native", "_progress", "_session", "_timestamp_ns", "_trace_id", "_writer")
 
     def __init__(
         self,
         native: _native.Claim,
+        writer: _native.RingWriter,
+        session: ProducerSession,
         *,
+        timestamp_ns: int | None,
+        trace_id: int | None,
         progress: ProgressReporter | None,
         flush: Callable[[NDArray[Any]], object] | None,
-        after_commit: Callable[[int], None],
-        on_abort: Callable[[], None],
     ) -> None:
         self._native = native
+        self._writer = writer
+        self._session = session
+        self._timestamp_ns = timestamp_ns
+        self._trace_id = trace_id
         self._progress = progress
         self._flush = flush
-        self._after_commit = after_commit
-        self._on_abort = on_abort
 
     @property
     def array(self) -> NDArray[Any]:
@@ -86,11 +91,16 @@ class ClaimedSlot:
 
     def commit(self) -> int:
         """Publishes the frame and returns its sequence number."""
+        native, session = self._native, self._session
         if self._flush is not None:
             # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
-            self._flush(self._native.array)
-        seq = self._native.commit(ring=False)
-        self._after_commit(seq)
+            self._flush(native.array)
+        session.bytes_published += native.nbytes
+        if session.private_sinks is None:
+            seq = native.commit()
+        else:
+            seq = native.commit(ring=False)
+            session.tell_privately(self._writer, seq, self._timestamp_ns, self._trace_id)
         if self._progress is not None:
             self._progress.complete()
         return seq
@@ -100,7 +110,7 @@ class ClaimedSlot:
         self._native.abort()
         if self._progress is not None:
             self._progress.abort()
-        self._on_abort()
+        self._session.count_abort()
 
     def __enter__(self) -> Self:
         return self

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Final, Self
 
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, NoStreamError
+from tensor_pool.pool.callbacks import FrameCallback
 from tensor_pool.pool.frame import Frame
+from tensor_pool.pool.wakeups import WakeUp
 from tensor_pool.wire.messages import FrameProgressState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tensor_pool import _native
     from tensor_pool.pool.metadata import MetadataView
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.stats import ConsumerStats
+    from tensor_pool.pool.wakeups import Bells
 
 __all__ = ["Consumer"]
 
@@ -44,10 +48,12 @@ class Consumer(Closing):
         [0, 1, 2]
     """
 
-    def __init__(self, session: ConsumerSession, *, spin_s: float) -> None:
+    def __init__(self, session: ConsumerSession, *, bells: Bells, spin_s: float) -> None:
         self._session = session
         self._ledger = session.ledger
+        self._bells = bells
         self._spin_s = spin_s
+        self._wake_up: WakeUp | None = None
         self._closed = False
         self._in_a_row = 0
         self._last_described: tuple[int, int] | None = None
@@ -59,6 +65,7 @@ class Consumer(Closing):
 
         Raises:
             ClosedError: The consumer or its pool was closed.
+            NoStreamError: The stream's authority does not let this consumer use shared memory.
         """
         frame = self._take()
         if frame is not None or not timeout:
@@ -93,6 +100,53 @@ class Consumer(Closing):
             if frame is not None:
                 yield frame
 
+    async def __aiter__(self) -> AsyncIterator[Frame]:
+        """All frames from now on, for asyncio; needs no thread of its own."""
+        loop = asyncio.get_running_loop()
+        rang = asyncio.Event()
+        fd = self.fileno()
+        loop.add_reader(fd, rang.set)
+        try:
+            while not self._closed:
+                rang.clear()
+                frame = self.poll()
+                if frame is not None:
+                    yield frame
+                    await asyncio.sleep(0)  # a fast producer must not starve the loop's other tasks
+                else:
+                    await rang.wait()
+        except ClosedError:
+            return
+        finally:
+            loop.remove_reader(fd)
+
+    def on_frame(self, callback: Callable[[Frame], object]) -> FrameCallback:
+        """Calls a function with each frame, from a thread of its own, until what is returned is closed.
+
+        Example:
+            >>> import numpy as np, queue, tensor_pool as tp
+            >>> seen = queue.Queue()
+            >>> with tp.connect(embedded=True) as pool, pool.producer("a", dtype="uint8", shape=(4,)) as out:
+            ...     with pool.consumer("a").on_frame(lambda frame: seen.put(frame.seq)):
+            ...         _ = out.publish(np.zeros(4, "uint8"))
+            ...         seen.get(timeout=5.0)
+            0
+        """
+        return FrameCallback(self, callback)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be a frame: for select, poll, epoll and event loops.
+
+        Poll until there is no frame, then wait for it again. It stays the same while the consumer is open.
+
+        Raises:
+            ClosedError: The consumer was closed.
+        """
+        self._check_open()
+        if self._wake_up is None:
+            self._wake_up = WakeUp(self._session, self._bells)
+        return self._wake_up.fd
+
     def poll_progress(self, timeout: float | None = None) -> _native.FramePrefix | None:
         """What there is of a frame that is still being written, newest first; needs ``progress=True``.
 
@@ -114,7 +168,7 @@ class Consumer(Closing):
                     prefix = reader.read_prefix(tracked.seq, tracked.payload_bytes_filled)
                 except ClosedError:
                     continue
-                if prefix is not None:
+                if prefix is not None and prefix.usable_bytes:
                     return prefix
             self._check_open()
             left_s = deadline - time.monotonic()
@@ -143,16 +197,28 @@ class Consumer(Closing):
             return None
         if native is None:
             self._in_a_row = 0
+            if self._wake_up is not None:
+                return self._take_after_clearing(self._wake_up)
             return None
         session.last_seq = native.seq
         self._in_a_row += 1
         if self._in_a_row >= _LAG_CHECK_FRAMES:
             self._in_a_row = 0
             self._resync(reader)
-        frame = Frame(native, ledger, session.streams.log if private is None else private.log)
+        log = session.streams.log if private is None else private.log
+        frame = Frame(native, ledger, log, reader)
         ledger.delivered += 1
         ledger.unjudged = frame
         return frame
+
+    def _take_after_clearing(self, wake_up: WakeUp) -> Frame | None:
+        """Looks once more after the descriptor was cleared: what comes from now on makes it readable."""
+        self._wake_up = None
+        try:
+            wake_up.clear()
+            return self._take()
+        finally:
+            self._wake_up = wake_up
 
     def _take_described(
         self, reader: _native.RingReader, private: PrivateDescriptors
@@ -189,7 +255,7 @@ class Consumer(Closing):
                     session.changed.wait(min(timeout_s, _SLICE_S))
             return
         try:
-            reader.wait(min(timeout_s, _SLICE_S))
+            reader.wait(min(timeout_s, _SLICE_S), spin=self._spin_s)
         except ClosedError:
             self._check_open()
 
@@ -257,11 +323,17 @@ class Consumer(Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
+            if self._wake_up is not None:
+                self._wake_up.ring()
             self._session.context.run(self._session.close)
+            if self._wake_up is not None:
+                self._wake_up.close()
 
     def _check_open(self) -> None:
         if self._session.dead is not None:
             raise self._session.dead
+        if self._session.refusal is not None:
+            raise self._session.refusal
         if self._closed:
             raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
 

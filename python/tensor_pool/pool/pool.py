@@ -17,6 +17,7 @@ from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import StreamInfo, stream_info
+from tensor_pool.pool.wakeups import Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -61,6 +62,7 @@ class Pool(Closing):
         self._close = close
         self._closed = False
         self._streams: list[Producer | Consumer] = []
+        self._bells = Bells()
 
     @property
     def aeron_dir(self) -> str:
@@ -93,6 +95,8 @@ class Pool(Closing):
         metadata: Mapping[str, Any] | None = None,
         order: Literal["C", "F"] = "C",
         clock: Literal["monotonic", "realtime"] = "monotonic",
+        attach: bool = True,
+        name: str = "",
         hugepages: bool | None = None,
         lock_memory: bool = False,
         stamp_descriptors: bool = False,
@@ -112,6 +116,8 @@ class Pool(Closing):
             metadata: What consumers should know; see `Producer.metadata`.
             order: Memory order of its frames.
             clock: Which clock stamps frames that come without a time.
+            attach: False for deployments without a driver: the producer owns its files and announces them.
+            name: What the stream is called, where `stream` is an id.
             hugepages: Insist on huge pages.
             lock_memory: Keep the memory from being swapped out.
             stamp_descriptors: Say in each descriptor when it was sent.
@@ -136,6 +142,8 @@ class Pool(Closing):
             require_hugepages=hugepages,
         )
         options = ProducerOptions(
+            name=name,
+            attach=attach,
             metadata=dict(metadata or {}),
             realtime=clock == "realtime",
             lock_memory=lock_memory,
@@ -202,7 +210,10 @@ class Pool(Closing):
             self._context, StreamWish(role=Role.CONSUMER, **_name_or_id(stream)), options
         )
         self._start(session)
-        consumer = Consumer(session, spin_s=_LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0)
+        if not attach and session.wish.name:
+            self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
+        spin_s = _LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0
+        consumer = Consumer(session, bells=self._bells, spin_s=spin_s)
         self._streams.append(consumer)
         if wait_s is not None:
             try:
@@ -286,6 +297,7 @@ class Pool(Closing):
         self._closed = True
         for stream in self._streams:
             stream.close()
+        self._bells.close()
         self._close()
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ class Producer(Closing):
 
     def publish(
         self,
-        array: Buffer,
+        array: Buffer | NDArray[Any],
         *,
         dtype: DTypeLike | Dtype | None = None,
         timestamp_ns: int | None = None,
@@ -99,6 +99,7 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
+            session.bytes_published += _nbytes(array)
             if quiet:
                 session.tell_privately(writer, seq, timestamp_ns, trace_id)
             return seq
@@ -151,36 +152,23 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
-            return self._slot(writer, claim, timestamp_ns, trace_id, reports=progress is not False)
-
-    def _slot(
-        self,
-        writer: _native.RingWriter,
-        claim: _native.Claim,
-        timestamp_ns: int | None,
-        trace_id: int | None,
-        *,
-        reports: bool,
-    ) -> ClaimedSlot:
-        session = self._session
-        report = session.progress_reporter(writer, claim) if reports else None
-
-        def after_commit(seq: int) -> None:
-            if session.private_sinks:
-                session.tell_privately(writer, seq, timestamp_ns, trace_id)
-            else:
-                writer.ring()
-
-        return ClaimedSlot(
-            claim,
-            progress=report,
-            flush=self._flush,
-            after_commit=after_commit,
-            on_abort=session.count_abort,
-        )
+            reporter = session.progress_reporter(writer, claim) if progress is not False else None
+            return ClaimedSlot(
+                claim,
+                writer,
+                session,
+                timestamp_ns=timestamp_ns,
+                trace_id=trace_id,
+                progress=reporter,
+                flush=self._flush,
+            )
 
     def _publish_with_progress(
-        self, array: Buffer, dtype: DTypeLike | Dtype | None, timestamp_ns: int | None, trace_id: int | None
+        self,
+        array: Buffer | NDArray[Any],
+        dtype: DTypeLike | Dtype | None,
+        timestamp_ns: int | None,
+        trace_id: int | None,
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 
@@ -266,3 +254,8 @@ class Producer(Closing):
 
 def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
+
+
+def _nbytes(array: Any) -> int:
+    nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
+    return int(nbytes) if nbytes is not None else memoryview(array).nbytes

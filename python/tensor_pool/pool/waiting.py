@@ -35,7 +35,7 @@ def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
         mapped = [(consumer, consumer.session.reader) for consumer in consumers]
         readers = [reader for _, reader in mapped if reader is not None]
         try:
-            ready = [consumer for consumer, reader in mapped if reader is not None and _has_next(reader)]
+            ready = [consumer for consumer, reader in mapped if reader is not None and reader.has_next()]
             left_s = deadline - time.monotonic()
             if ready or left_s <= 0:
                 return ready
@@ -43,8 +43,3 @@ def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
             _native.wait_any(readers, min(left_s, _SLICE_S if all_mapped else _UNMAPPED_SLICE_S))
         except ClosedError:
             continue  # a ring was replaced meanwhile
-
-
-def _has_next(reader: _native.RingReader) -> bool:
-    newest = reader.newest()
-    return newest is not None and newest >= reader.next_seq

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.errors import TensorPoolError
-from tensor_pool.runtime.stop_signals import StopSignals
+from tensor_pool.stop_signals import StopSignals
 from tensor_pool.transport.media import EmbeddedMediaDriver, MediaDriverOptions
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_bench import DriverBench, all_of, announces, only
 
+from driver_bench import DriverBench, all_of, announces, only
 from tensor_pool import _native
 from tensor_pool.wire import encode
 from tensor_pool.wire.messages import (

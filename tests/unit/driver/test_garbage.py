@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from driver_bench import DriverBench
 
+from driver_bench import DriverBench
 from tensor_pool import _native
 from tensor_pool.driver.files import FoundEpoch
 from tensor_pool.driver.garbage import EndedEpochs

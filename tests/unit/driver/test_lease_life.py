@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_bench import DriverBench, all_of, announces, only
 
+from driver_bench import DriverBench, all_of, announces, only
 from tensor_pool import _native
 from tensor_pool.config import StreamsSection
 from tensor_pool.wire import Message
@@ -181,19 +181,8 @@ class TestEnd:
         assert (notice.lease_id, notice.stream_id, notice.client_id) == (lease.lease_id, 10_000, 7)
         assert (notice.role, notice.reason) == (role, how)
 
-    @pytest.mark.req(
-        *(
-            "DRV-6-2",
-            "DRV-6-3",
-            "DRV-6-4",
-            "DRV-4.7-8",
-            "DRV-4.9-5",
-            "DRV-8-4",
-            "DRV-3-4",
-            "DRV-3-9",
-            "WIRE-15.2-1",
-        )
-    )
+    @pytest.mark.req("DRV-6-2", "DRV-6-3", "DRV-6-4", "DRV-4.7-8", "DRV-4.9-5", "DRV-8-4")
+    @pytest.mark.req("DRV-3-4", "DRV-3-9", "WIRE-15.2-1")
     def test_of_a_producer_raises_the_epoch_and_of_a_consumer_does_not(
         self, start: StartDriver, how: LeaseRevokeReason, role: Role
     ) -> None:
@@ -234,7 +223,7 @@ class TestEpochs:
         assert producer.epoch > consumer.epoch
         assert only(type(announces(driver.said)[0]), announces(driver.said)).epoch == producer.epoch
 
-    @pytest.mark.req("DRV-6-5", "DRV-6-6", "WIRE-15.2-2")
+    @pytest.mark.req("DRV-4.3-7", "DRV-6-5", "DRV-6-6", "WIRE-15.2-2")
     @pytest.mark.parametrize("strides", [(4096,), (8192,), (64, 4096)])
     @pytest.mark.parametrize("nslots", [8, 16])
     def test_grow_with_every_change_of_layout(

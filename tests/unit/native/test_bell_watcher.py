@@ -17,6 +17,7 @@ import pytest
 
 from forking import forks
 from tensor_pool import _native, errors
+from tensor_pool.testing import wait_until
 
 LONG_S = 20.0
 LONG_NS = 60_000_000_000
@@ -259,14 +260,18 @@ print("done")
         assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
+def thread_named(name: str) -> Path | None:
+    tasks = Path("/proc/self/task").iterdir()
+    return next((task for task in tasks if (task / "comm").read_text().strip() == name), None)
+
+
 def test_an_idle_watcher_costs_next_to_nothing(make_ring):
     with _native.BellWatcher() as watcher:
         readers = [make_ring(nslots=1024, strides=(64,)).reader() for _ in range(8)]
         for reader in readers:
             reader.poll()
         bells = [watcher.watch(reader) for reader in readers]
-        threads = Path("/proc/self/task").iterdir()
-        thread = next(task for task in threads if (task / "comm").read_text().strip() == "tp-bells")
+        thread = wait_until(lambda: thread_named("tp-bells"), what="the watcher names its thread")
 
         def cpu_s() -> float:
             return int((thread / "schedstat").read_text().split()[0]) / 1e9

@@ -208,6 +208,7 @@ class TestEpochs:
     def test_an_epoch_that_could_not_be_mapped_blocks_nothing(self, mapping: MappingState) -> None:
         hear(mapping, announce(2**64 - 2))
         mapping.on_map_failed(RegionError("no such file"))
+        assert mapping.ignored == {IgnoreReason.REFUSED_REGION: 1}
 
         assert isinstance(hear(mapping, announce(1)), Map)
 

@@ -71,7 +71,10 @@ fn fill(
     let sized = if options.allocate {
         fallocate(file, FallocateFlags::empty(), 0, need)
     } else {
-        ftruncate(file, need)
+        // The superblock is written below, so its page must exist: without one on a full file system the
+        // store through the mapping would kill us.
+        let first = map_granule(file, path)?;
+        ftruncate(file, need).and_then(|()| fallocate(file, FallocateFlags::empty(), 0, need.min(first)))
     };
     sized.map_err(|errno| match errno {
         Errno::NOSPC | Errno::FBIG | Errno::NOMEM | Errno::DQUOT => {

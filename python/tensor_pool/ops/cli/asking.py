@@ -1,4 +1,4 @@
-"""Asking the SHM driver: the connection that commands share."""
+"""Asking the SHM driver, listening to its clients, reading streams: the connections that commands share."""
 
 from __future__ import annotations
 
@@ -10,17 +10,31 @@ import msgspec
 
 from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.listening import qos_listener
 from tensor_pool.pool.admin import AdminClient
+from tensor_pool.pool.config import ClientSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
     from tensor_pool.config import Config
+    from tensor_pool.ops.listening import Listener
+    from tensor_pool.ops.qos_board import QosBoard
+    from tensor_pool.pool.pool import Pool
 
-__all__ = ["admin_client", "timeout_option"]
+__all__ = [
+    "admin_client",
+    "listen_option",
+    "listening_client",
+    "listening_time",
+    "open_pool",
+    "timeout_option",
+]
 
 _TIMEOUT_S: Final = 2.0
+_LONGER: Final = 1.25
+"""Everybody reports once in an interval, but nobody is exactly in time."""
 
 
 def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,9 +65,77 @@ def admin_client(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[A
     Raises:
         NoMediaDriverError: No media driver runs; said at once, where connecting would wait for one.
     """
-    open_media_driver(msgspec.structs.replace(config.aeron, media_driver="external")).close()
+    _check_media_driver(config)
     with (
         connect(config.aeron, name="tpool") as client,
         AdminClient(client, config.streams, timeout_s=timeout_s) as admin,
     ):
         yield admin
+
+
+@contextmanager
+def listening_client(
+    config: Config, *others: str, timeout_s: float = _TIMEOUT_S
+) -> Iterator[tuple[AdminClient, Listener, QosBoard]]:
+    """The same, and somebody who listens to quality of service and to `others` from now on.
+
+    Raises:
+        NoMediaDriverError: No media driver runs.
+    """
+    _check_media_driver(config)
+    with connect(config.aeron, name="tpool") as client:
+        listener, board = qos_listener(client, config.streams, *others)
+        with listener, AdminClient(client, config.streams, timeout_s=timeout_s) as admin:
+            yield admin, listener, board
+
+
+@contextmanager
+def open_pool(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Pool]:
+    """A connection that can read streams.
+
+    Raises:
+        NoDriverError: No driver answers in time.
+        NoMediaDriverError: No media driver runs.
+    """
+    from tensor_pool.host import connection  # noqa: PLC0415 - only commands that read frames need it
+
+    _check_media_driver(config)
+    settings = {"client.attach_timeout_ms": round(timeout_s * 1000)}
+    with connection.connect(config=config, name="tpool", settings=settings) as pool:
+        yield pool
+
+
+def listen_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--listen`` to a command, which gets it as ``listen_s``; `listening_time` has the default.
+
+    Example:
+        >>> @click.command
+        ... @listen_option
+        ... def clients(listen_s: float | None) -> None: ...
+        >>> clients.params[0].opts
+        ['--listen']
+    """
+    return click.option(
+        "--listen",
+        "listen_s",
+        type=click.FloatRange(0, 3600),
+        metavar="SECONDS",
+        help="How long to wait for what clients report about once a second; a bit more than that by "
+        "default, and never longer than needed. 0 doesn't.",
+    )(command)
+
+
+def listening_time(config: Config, listen_s: float | None) -> float:
+    """How long to listen: as told, or a bit more than the interval of reports.
+
+    Example:
+        >>> from tensor_pool.config import load_config
+        >>> listening_time(load_config(search=False, environ={}), None)
+        1.25
+    """
+    return _LONGER * config[ClientSection].hello_interval_ms / 1000 if listen_s is None else listen_s
+
+
+def _check_media_driver(config: Config) -> None:
+    """Says at once that there is none, where connecting would wait for one."""
+    open_media_driver(msgspec.structs.replace(config.aeron, media_driver="external")).close()

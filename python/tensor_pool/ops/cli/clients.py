@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from tensor_pool.errors import TensorPoolError
-from tensor_pool.ops.cli.asking import admin_client, timeout_option
+from tensor_pool.ops.cli.asking import (
+    admin_client,
+    listen_option,
+    listening_client,
+    listening_time,
+    timeout_option,
+)
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.watching import print_listing, watch_options
-from tensor_pool.ops.model import as_row, read_clients, read_leases
+from tensor_pool.ops.model import as_row, have_reported, read_clients, read_leases
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
@@ -19,27 +26,51 @@ if TYPE_CHECKING:
 
 __all__ = ["clients", "leases", "revoke"]
 
+_CLIENT_COLUMNS: Final = (
+    "client_id",
+    "role",
+    "streams",
+    "leases",
+    "age_s",
+    "keepalive_age_s",
+    "lag_frames",
+    "drops_gap",
+    "drops_late",
+)
+
 
 @click.command()
+@listen_option
 @timeout_option
 @watch_options
 @format_option()
 @config_options
-def clients(config: Config, output_format: OutputFormat, *, timeout_s: float, **watching: Any) -> None:
+def clients(
+    config: Config,
+    output_format: OutputFormat,
+    *,
+    listen_s: float | None,
+    timeout_s: float,
+    **watching: Any,
+) -> None:
     """List who reads and who writes: the holders of leases, producers first.
+
+    LAG is about how many frames a consumer is behind, DROPS what it says that it has lost since it began.
 
     \b
     Examples:
       tpool clients
       tpool clients --watch --interval 0.5
     """  # noqa: D301 - click's mark for text that stays as it is
-    with admin_client(config, timeout_s=timeout_s) as admin:
-        print_listing(
-            lambda: [as_row(row) for row in read_clients(admin)],
-            ["client_id", "role", "streams", "leases", "age_s", "keepalive_age_s"],
-            output_format,
-            **watching,
-        )
+    with listening_client(config, timeout_s=timeout_s) as (admin, listener, board):
+        held = read_leases(admin)
+        listener.listen(listening_time(config, listen_s), until=lambda: have_reported(held, board))
+
+        def rows() -> list[dict[str, Any]]:
+            board.expire(time.monotonic_ns())
+            return [as_row(row) for row in read_clients(admin, board)]
+
+        print_listing(rows, _CLIENT_COLUMNS, output_format, pause=listener.listen, **watching)
 
 
 @click.command()

@@ -8,6 +8,7 @@ import click
 
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import FiniteFloat, config_options
+from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
@@ -27,11 +28,14 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
     """Pass tensors between two processes, now.
 
     A synthetic camera runs in a process of its own. It draws 1920 x 1080 pictures straight into shared
-    memory; this process finds them through Aeron and checks every pixel where it lies. Kill the camera
-    (its process id is printed) to see what the viewer makes of it. The media driver runs in this process
+    memory; this process looks at each where it lies and checks every pixel. Kill the camera (its process id
+    is printed) to see what the viewer makes of it. The media driver and the SHM driver run in this process
     too, in a temporary directory unless --aeron-dir or the configuration names one.
     """
     from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
+
+    if not config.is_set("log.level"):
+        logs.configure("warning", config.log.format)  # the demo tells by itself what goes on
 
     def on_start(pid: int, base_dir: str) -> None:
         click.echo(
@@ -40,8 +44,7 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
 
     seen = viewer.run(
-        config.aeron,
-        config.streams,
+        config,
         seconds=seconds,
         rate_hz=rate,
         on_start=on_start,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_pool.errors import raised_at
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.runtime.stop_signals import StopSignals
+from tensor_pool.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from tensor_pool.driver import Driver

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tensor_pool.ops.cli.asking import admin_client, timeout_option
+from tensor_pool.ops.cli.asking import listening_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.watching import print_listing, watch_options
 from tensor_pool.ops.model import as_row, read_streams
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["streams"]
 
-_COLUMNS = (
+_COLUMNS: Final = (
     "stream_id",
     "name",
     "dtype",
@@ -29,6 +30,8 @@ _COLUMNS = (
     "current_seq",
     "activity_age_s",
 )
+_WATCHED_COLUMNS: Final = (*_COLUMNS[:7], "drops", *_COLUMNS[7:])
+"""What consumers have lost is only known to who listens for a while."""
 
 
 @click.command()
@@ -39,18 +42,22 @@ _COLUMNS = (
 def streams(config: Config, output_format: OutputFormat, *, timeout_s: float, **watching: Any) -> None:
     """List the streams of the SHM driver: what they carry, how fast, for whom.
 
+    Rates come from what producers report once a second; with --watch also what consumers say they lost.
+
     \b
     Examples:
       tpool streams --watch
       tpool streams --format json | jq '.[] | select(.consumers == 0).name'
     """  # noqa: D301 - click's mark for text that stays as it is
-    with admin_client(config, timeout_s=timeout_s) as admin:
+    with listening_client(config, timeout_s=timeout_s) as (admin, listener, board):
 
         def rows() -> list[dict[str, Any]]:
-            found = [as_row(row) for row in read_streams(admin)]
+            board.expire(time.monotonic_ns())
+            found = [as_row(row) for row in read_streams(admin, board)]
             return [_for_people(row) for row in found] if output_format == "table" else found
 
-        print_listing(rows, _COLUMNS, output_format, **watching)
+        columns = _WATCHED_COLUMNS if watching["watch"] else _COLUMNS
+        print_listing(rows, columns, output_format, pause=listener.listen, **watching)
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:

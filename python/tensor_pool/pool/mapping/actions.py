@@ -47,6 +47,8 @@ class IgnoreReason(enum.StrEnum):
     NO_EPOCH = "not an epoch"
     """2^64-1: the number that stands for nothing, and that no later epoch could exceed [WIRE-7.1-9]."""
     BAD_LAYOUT = "bad layout"
+    REFUSED_REGION = "refused region"
+    """What it announces can't be opened, or is not what it says."""
     REJECTED_BEFORE = "rejected a moment ago"
     SHM_NOT_ALLOWED = "shared memory not allowed"
     NOTHING_MAPPED = "nothing mapped"

@@ -224,6 +224,7 @@ class MappingState:
         Such a mapping still ends with its freshness window, since a refused announce renews nothing.
         """
         self.failure = error
+        self._ignore(IgnoreReason.REFUSED_REGION)
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             self._rejected[attempt.content] = attempt.received_ns

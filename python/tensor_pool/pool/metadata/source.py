@@ -162,6 +162,11 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
                 self._seal()
         return self._version
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether something was written that was not sent yet."""
+        return self._dirty or bool(self._unsent)
+
     # --- what the sender does -----------------------------------------------------------------------
 
     def bind(self, *, producer_id: int, epoch: int) -> None:

@@ -149,6 +149,16 @@ class ProgressThrottle:
         frame.filled = payload_bytes_filled
         return self.tick(now_ns)
 
+    def is_due(self, now_ns: int) -> bool:
+        """Whether `tick` may have something to tell."""
+        frame, hints = self._frame, self.hints
+        return (
+            frame is not None
+            and hints is not None
+            and frame.filled > frame.told
+            and now_ns - frame.sent_ns >= hints.interval_ns
+        )
+
     def tick(self, now_ns: int) -> FrameProgress | None:
         """PROGRESS, if something that was held back is due: the latest state [WIRE-10.2.2-21]."""
         frame, hints = self._frame, self.hints

@@ -43,11 +43,11 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tensor_pool.config import StreamsSection
     from tensor_pool.runtime import Clock
-    from tensor_pool.transport import Client, Header, Publication, Subscription
+    from tensor_pool.transport import Client, Header, Publication, Subscribe, Subscription
     from tensor_pool.wire import Message
 
 __all__ = ["ClientAgent", "Session"]
@@ -55,8 +55,10 @@ __all__ = ["ClientAgent", "Session"]
 _LOG: Final = logging.getLogger(__name__)
 
 _TICK_NS: Final = 50_000_000
-"""How often every session gets a turn even if nothing came for it."""
+"""How often sessions are asked whether they want a turn though nothing came for them."""
 _MESSAGES_A_TURN: Final = 256
+_MOST_TURNS: Final = 64
+"""Twice what an inbox holds: others than a hostile sender are through by then."""
 _MOST_PENDING: Final = 4096
 _SEND_RETRY_MS: Final = 20
 
@@ -79,12 +81,16 @@ _WANTED: Final[tuple[type[Message], ...]] = (
 class Session(Protocol):
     """A stream that a program uses, as the agent sees it."""
 
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it wants a turn though nothing came for it."""
+        ...
+
     def step(self, now_ns: int) -> None:
         """Does what is due."""
         ...
 
-    def on_message(self, message: Message, header: Header, now_ns: int) -> None:
-        """Takes a message about its stream, or an answer to a request of its own."""
+    def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
+        """Takes a message about its stream, or an answer; says whether it wants a turn because of it."""
         ...
 
     def on_client_lost(self, error: BaseException) -> None:
@@ -110,7 +116,7 @@ class ClientAgent:
         streams: StreamsSection,
         *,
         clock: Clock,
-        subscribe: Callable[[str, int, Iterable[type[Message]]], Subscription] | None = None,
+        subscribe: Subscribe | None = None,
     ) -> None:
         self.clock = clock
         self._subscribe = subscribe or (
@@ -120,7 +126,9 @@ class ClientAgent:
         self._client = client
         self._submitted: collections.deque[Callable[[], object]] = collections.deque()
         self._sessions: dict[Session, None] = {}
+        self._told: dict[Session, None] = {}
         self._by_stream: dict[int, list[Session]] = {}
+        self._by_name: dict[str, Session] = {}
         self._awaiting: collections.OrderedDict[int, Session | Once[Message]] = collections.OrderedDict()
         self._next_correlation_id = secrets.randbits(62)
         self._tick = Periodic(period_ns=_TICK_NS, start_ns=clock.monotonic_ns())
@@ -160,13 +168,28 @@ class ClientAgent:
         self._client.check()
         work = self._run_submitted()
         for subscription in tuple(self._subscriptions):
-            self._listening_to = subscription
-            work += subscription.poll(self._on_bytes, _MESSAGES_A_TURN)
+            work += self._take_all(subscription)
         now_ns = self.clock.monotonic_ns()
+        # Only now: a program may have kept this thread from running for seconds, and what came meanwhile
+        # shows that nobody was silent (pitfall 20).
+        due = [session for session in self._told if session in self._sessions]
         if self._tick.due(now_ns):
-            for session in list(self._sessions):
-                session.step(now_ns)
+            due += [session for session in self._sessions if session.is_due(now_ns)]
+        self._told.clear()
+        for session in due:
+            session.step(now_ns)
         return work
+
+    def _take_all(self, subscription: Subscription) -> int:
+        """Everything that waits, within reason."""
+        self._listening_to = subscription
+        taken = 0
+        for _ in range(_MOST_TURNS):
+            count = subscription.poll(self._on_bytes, _MESSAGES_A_TURN)
+            taken += count
+            if count < _MESSAGES_A_TURN:
+                break
+        return taken
 
     def on_close(self) -> None:
         """Tells all sessions that nothing more will come."""
@@ -201,6 +224,7 @@ class ClientAgent:
     def remove(self, session: Session) -> None:
         """Forgets a session."""
         self._sessions.pop(session, None)
+        self._by_name = {name: other for name, other in self._by_name.items() if other is not session}
         for stream_id in [key for key, followers in self._by_stream.items() if session in followers]:
             self._by_stream[stream_id].remove(session)
             if not self._by_stream[stream_id]:
@@ -211,6 +235,10 @@ class ClientAgent:
         followers = self._by_stream.setdefault(stream_id, [])
         if session not in followers:
             followers.append(session)
+
+    def follow_name(self, name: str, session: Session) -> None:
+        """Hands the session what producers say of a stream of this name, where no driver knows it."""
+        self._by_name[name] = session
 
     def correlation_id(self) -> int:
         """One that no other request of this connection has; the start is random (decision L11)."""
@@ -260,6 +288,11 @@ class ClientAgent:
         publication = self.publication(self.streams.qos_channel, self.streams.qos_stream_id)
         return publication.offer(wire.encode(message)) is OfferResult.SENT
 
+    def send_announce(self, message: Message) -> bool:
+        """Sends on the announce stream; only who owns files may."""
+        publication = self.publication(self.streams.announce_channel, self.streams.announce_stream_id)
+        return publication.offer(wire.encode(message)) is OfferResult.SENT
+
     def send_metadata(self, message: Message) -> bool:
         """Sends on the metadata stream."""
         publication = self.publication(self.streams.metadata_channel, self.streams.metadata_stream_id)
@@ -284,6 +317,8 @@ class ClientAgent:
         now_ns = self.clock.monotonic_ns()
         if type(message) is ShmPoolAnnounce:
             self.heard_driver_ns = now_ns
+        if type(message) is DataSourceAnnounce and message.name in self._by_name:
+            self._give(self._by_name.pop(message.name), message, now_ns)
         for session in tuple(self._by_stream.get(message.stream_id, ())):  # type: ignore[attr-defined]
             self._give(session, message, now_ns)
 
@@ -303,5 +338,5 @@ class ClientAgent:
 
     def _give(self, session: Session, message: Message, now_ns: int) -> None:
         assert self._header is not None
-        session.on_message(message, self._header, now_ns)
-        session.step(now_ns)
+        if session.on_message(message, self._header, now_ns):
+            self._told[session] = None

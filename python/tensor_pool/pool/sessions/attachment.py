@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["Attachment", "AttachmentState"]
 
 MAX_DIMS: Final = 8
-_ANSWER_NS: Final = 1_000_000_000
-"""A request without answer for this long is sent again."""
+_ANSWER_NS: Final = 250_000_000
+"""A request without answer for this long is sent again; the driver does it only once (decision L11)."""
 _FIRST_PAUSE_NS: Final = 100_000_000
 _LONGEST_PAUSE_NS: Final = 1_000_000_000
-_TRIES_WITH_SAME_IDS: Final = 2
-"""The driver answers a repeated request with the lease that it gave already (decision L11)."""
+_TRIES_WITH_SAME_IDS: Final = 4
+"""After a second of silence the other dialect gets its turn, or the id without the name."""
 _GRACE_INTERVALS: Final = 3
+FOR_EVER_NS: Final = 2**62
 
 
 class AttachmentState(enum.Enum):
@@ -95,14 +96,24 @@ class Attachment:
         self._next_ns = 0
         self._pause_ns = _FIRST_PAUSE_NS
         self._heard_ns = 0
+        self._looked_ns = 0
         self._was_attached = False
         self._stream_exists = False
         self._answers_names = False
+
+    @property
+    def due_ns(self) -> int:
+        """When `step` may next have something to do, unless something comes before."""
+        if self.state is AttachmentState.ATTACHED:
+            # Half a term: keepalives are looked at too.
+            return min(self._heard_ns + self._freshness_ns, self._looked_ns + self._lifetime_ns // 2)
+        return FOR_EVER_NS if self.state is AttachmentState.CLOSED else self._next_ns
 
     # --- what to send ------------------------------------------------------------------------------
 
     def step(self, now_ns: int, last_keepalive_ns: int | None = None) -> tuple[list[Message], list[Event]]:
         """What is due now: requests to send, and whether the lease was lost."""
+        self._looked_ns = now_ns
         if self.state is AttachmentState.ATTACHED:
             reason = self._silence(now_ns, last_keepalive_ns)
             return ([], [self._lose(reason, now_ns)]) if reason else ([], [])

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import _native
-from tensor_pool.errors import RegionError, TensorPoolError
+from tensor_pool.errors import NoStreamError, RegionError, TensorPoolError
 from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.pacing import RateGate
 from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import (
@@ -78,7 +80,7 @@ class ConsumerSession(StreamSession):
     """
 
     def __init__(self, context: SessionContext, wish: StreamWish, options: ConsumerOptions) -> None:
-        super().__init__(context, wish)
+        super().__init__(context, wish, None if options.attach else context.attachment(wish, Unattached))
         self.options = options
         self.ledger = FrameLedger()
         self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
@@ -96,6 +98,8 @@ class ConsumerSession(StreamSession):
         self.skipped = 0
         self.last_seq: int | None = None
         self.dead: BaseException | None = None
+        self.refusal: TensorPoolError | None = None
+        """Why there will be no frames, as long as the stream's authority does not change its mind."""
         self._tracker = ProgressTracker(0)
         self._mapping: MappingState | None = None
         self._ids = IdCollision(0, context.agent.client_id())
@@ -193,6 +197,7 @@ class ConsumerSession(StreamSession):
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
+            self.ledger.forget_ring()
             old.revoke()
         if old is not reader:
             self._tell_users()
@@ -215,6 +220,9 @@ class ConsumerSession(StreamSession):
                 if self._mapping is not None:
                     self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
+                if self.attachment.stream_id is None:
+                    # Without a driver, names are what producers say they are.
+                    self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
                 self.metadata.on_message(message)
             case ConsumerConfig():
                 if message.consumer_id == self.consumer_id:
@@ -247,6 +255,7 @@ class ConsumerSession(StreamSession):
         if self._mapping is not None:
             action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
             self._act(action, now_ns)
+        self.refusal = None if config.use_shm else _no_shared_memory(self.wish, config.payload_fallback_uri)
         self.streams.on_config(config)
 
     def _act(self, action: MappingAction | None, now_ns: int) -> None:
@@ -281,16 +290,18 @@ class ConsumerSession(StreamSession):
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    def work(self, now_ns: int) -> None:
+    def work(self, now_ns: int) -> int:
         """Hello and quality of service, once a second each; and an end to what nobody announces."""
         stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
         if stream_id is None or mapping is None:
-            return
+            return FOR_EVER_NS
         self._act(mapping.expired(now_ns), now_ns)
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
         if self._hello_timer.due(now_ns):
+            self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
+            self._fault_point("after_hello")
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,
@@ -302,6 +313,7 @@ class ConsumerSession(StreamSession):
                 mode=self.options.mode,
             )
             self.agent.send_qos(report)
+        return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
 
     # --- statistics -----------------------------------------------------------------------------------------
 
@@ -330,6 +342,7 @@ class ConsumerSession(StreamSession):
             drops_by_reason=dict(reasons),
             thinned=0 if self.gate is None else self.gate.refused,
             resyncs=self.resyncs,
+            descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(self.ledger.delivered),
             announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
             remaps=0 if mapping is None else mapping.remaps,
@@ -338,3 +351,17 @@ class ConsumerSession(StreamSession):
             epoch=None if mapping is None else mapping.epoch,
             last_seq=self.last_seq,
         )
+
+
+def _no_shared_memory(wish: StreamWish, fallback_uri: str) -> NoStreamError:
+    """Why a consumer that may not use shared memory gets nothing [WIRE-10.1.3-3]."""
+    if not fallback_uri:
+        what = "and no other way is offered"
+        hint = "ask who runs the stream for a fallback, or read it on its own host"
+    elif fallback_uri.startswith("aeron:"):
+        what = f"only from {fallback_uri}"
+        hint = "that needs the bridge, which this version does not have yet"
+    else:
+        what = f"and what is offered instead, {fallback_uri!r}, is not known here"
+        hint = "a fallback is an Aeron channel such as aeron:udp?endpoint=HOST:PORT"
+    return NoStreamError(f"stream {wish.label} may not be read through shared memory, {what}", hint=hint)

@@ -12,6 +12,7 @@ from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
 from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.private_sinks import PrivateSinks
 from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 from tensor_pool.pool.sessions.session import StreamSession
@@ -37,6 +38,9 @@ _PROGRESS_POLICY: Final = ProgressPolicy()
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a producer publishes."""
 
+    name: str = ""
+    """What the stream is called, where the wish has only an id."""
+    attach: bool = True
     metadata: dict[str, Any] = {}
     realtime: bool = False
     lock_memory: bool = False
@@ -53,7 +57,7 @@ class ProducerSession(StreamSession):
     """
 
     def __init__(self, context: SessionContext, wish: StreamWish, options: ProducerOptions) -> None:
-        super().__init__(context, wish)
+        super().__init__(context, wish, None if options.attach else context.own_stream(wish))
         self.options = options
         self.stamps_realtime = options.realtime
         self.writer: _native.RingWriter | None = None
@@ -62,13 +66,14 @@ class ProducerSession(StreamSession):
         now_ns = clock.monotonic_ns()
         self.metadata = MetadataSource(
             0,  # known when the driver has answered
-            name=wish.name,
+            name=wish.name or options.name,
             summary=format_summary(wish.dtype, wish.shape, wish.major_order) if wish.shape else "",
             period_ns=context.section.metadata_interval_ns,
             values=options.metadata,
             realtime_offset_ns=clock.realtime_ns() - now_ns,
             clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
+        self.bytes_published = 0
         self.too_large = 0
         self.dead: BaseException | None = None
         self.private_sinks: PrivateSinks | None = None
@@ -153,13 +158,14 @@ class ProducerSession(StreamSession):
                 config = desk.on_qos(message, now_ns)
             case _:
                 return
-        if config is not None:
+        if config is not None and self.context.answers_hellos:
             self.agent.send(config)
 
     def _serve_privately(self, desk: ConsumerDesk) -> None:
         """Opens and closes publications as the desk decided."""
         self._progress.hints = _PROGRESS_POLICY.aggregate(desk.hellos)
-        wanted = [a for a in desk.assignments.values() if a.descriptor or a.control]
+        answered = desk.assignments.values() if self.context.answers_hellos else ()
+        wanted = [assignment for assignment in answered if assignment.descriptor or assignment.control]
         if wanted and self.private_sinks is None:
             self.private_sinks = PrivateSinks(self.agent)
         if self.private_sinks is not None:
@@ -170,14 +176,21 @@ class ProducerSession(StreamSession):
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    def work(self, now_ns: int) -> None:
+    def is_due(self, now_ns: int) -> bool:
+        """Also when a program changed the metadata, or progress was held back."""
+        return super().is_due(now_ns) or self.metadata.has_changes or self._progress.is_due(now_ns)
+
+    def work(self, now_ns: int) -> int:
         """Metadata, quality of service, and consumers that fell silent."""
         lease, writer, desk, watch = self.attachment.lease, self.writer, self._desk, self._watch
         if lease is None or writer is None or desk is None or watch is None:
-            return
+            return FOR_EVER_NS
         if desk.expire(now_ns):
             self._serve_privately(desk)
         watch.expire(now_ns)
+        held_back = self._progress.tick(now_ns)
+        if held_back is not None:
+            self._send_progress(held_back)
         for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
             self.agent.send_metadata(message)
         if self._qos_timer.due(now_ns):
@@ -191,6 +204,8 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
+
+        return self._qos_timer.next_ns
 
     # --- for user threads -----------------------------------------------------------------------------------
 
@@ -232,6 +247,7 @@ class ProducerSession(StreamSession):
         counts = self._descriptors if writer is None else _sum(self._descriptors, writer.descriptor_counts)
         return ProducerStats(
             frames=self._frames + (0 if writer is None else writer.next_seq) - self._aborted,
+            bytes=self.bytes_published,
             too_large=self.too_large,
             claims_aborted=self._aborted,
             descriptors_sent=counts[0],

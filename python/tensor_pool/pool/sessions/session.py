@@ -14,6 +14,7 @@ from tensor_pool.pool.mapping import untimely
 from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lost, Refused
 from tensor_pool.pool.sessions.once import Once
+from tensor_pool.runtime.faults import fault_point
 from tensor_pool.wire import HEADER_BYTES
 from tensor_pool.wire.messages import (
     NewerShmAttachResponse,
@@ -80,6 +81,21 @@ class SessionContext(msgspec.Struct, frozen=True):
     is_running: Callable[[], bool]
     """Whether the agent still takes work."""
 
+    answers_hellos: bool
+    """Whether producers are the authority that answers consumers' hellos (decision D14)."""
+    own_stream: Callable[[StreamWish], Attachment]
+    """Makes a stream that its producer owns, where there is no driver."""
+
+    def attachment(self, wish: StreamWish, kind: type[Attachment] = Attachment) -> Attachment:
+        """What asks the driver for a lease."""
+        return kind(
+            wish,
+            ids=self.agent,
+            dialect=self.section.attach_dialect,
+            keepalive_interval_ns=self.section.keepalive_interval_ns,
+            freshness_ns=self.section.announce_freshness_ns,
+        )
+
     def submit(self, work: Callable[[], object]) -> None:
         """Lets `work` run on the agent's thread, soon."""
         self.agent.submit(work)
@@ -113,19 +129,16 @@ class StreamSession(abc.ABC):
     Args:
         context: The connection.
         wish: Which stream, in which role.
+        attachment: What stands in the place of a lease from the driver, for streams without one.
     """
 
-    def __init__(self, context: SessionContext, wish: StreamWish) -> None:
+    def __init__(
+        self, context: SessionContext, wish: StreamWish, attachment: Attachment | None = None
+    ) -> None:
         self.context = context
         self.wish = wish
         self.agent = context.agent
-        self.attachment = Attachment(
-            wish,
-            ids=context.agent,
-            dialect=context.section.attach_dialect,
-            keepalive_interval_ns=context.section.keepalive_interval_ns,
-            freshness_ns=context.section.announce_freshness_ns,
-        )
+        self.attachment = context.attachment(wish) if attachment is None else attachment
         self.ready: Once[bool] = Once()
         """Given when the driver has answered: with a lease, or that the stream isn't there yet."""
         self.lease_losses = 0
@@ -133,6 +146,7 @@ class StreamSession(abc.ABC):
         self.loss_reason = ""
         self._keepalive: Keepalive | None = None
         self._followed: int | None = None
+        self._due_ns = 0
 
     # --- what a role adds ---------------------------------------------------------------------------
 
@@ -149,8 +163,8 @@ class StreamSession(abc.ABC):
         """Takes a message about the stream."""
 
     @abc.abstractmethod
-    def work(self, now_ns: int) -> None:
-        """Does what is due."""
+    def work(self, now_ns: int) -> int:
+        """Does what is due; says when the next thing will be."""
 
     # --- the session ------------------------------------------------------------------------------------
 
@@ -165,14 +179,21 @@ class StreamSession(abc.ABC):
         messages, events = self.attachment.step(now_ns, sent_ns)
         for message in messages:
             self.agent.send(message, answer_to=self)
+            if self.attachment.state is AttachmentState.ATTACHING:
+                self._fault_point("attach_sent")
         self._apply(events, now_ns)
         self._follow()
         if self.attachment.state is AttachmentState.WAITING:
             self.ready.give(False)
-        self.work(now_ns)
+        self._due_ns = min(self.attachment.due_ns, self.work(now_ns))
 
-    def on_message(self, message: Message, header: Header, now_ns: int) -> None:
-        """Takes a message about the stream, or an answer."""
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it wants a turn though nothing came for it."""
+        return now_ns >= self._due_ns
+
+    def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
+        """Takes a message about the stream, or an answer; says whether the attachment moved by it."""
+        before = self.attachment.state
         match message:
             case StreamResolved():
                 self._apply(self.attachment.on_resolved(message, now_ns), now_ns)
@@ -189,6 +210,7 @@ class StreamSession(abc.ABC):
                 self.on_stream_message(message, header, now_ns)
             case _:
                 self.on_stream_message(message, header, now_ns)
+        return self.attachment.state is not before
 
     def is_fresh(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> bool:
         """Whether an announce is about the present, and not about an earlier run (decision L11)."""
@@ -211,6 +233,7 @@ class StreamSession(abc.ABC):
         """Gives the lease back."""
         self._stop_keepalive()
         self.drop_ring("closed")
+        self._fault_point("in_detach")
         for message in self.attachment.detach():
             self.agent.send(message)
         self.agent.remove(self)
@@ -243,18 +266,20 @@ class StreamSession(abc.ABC):
                     self.loss_reason = error.message
 
     def _granted(self, lease: Lease, now_ns: int) -> None:
+        self._fault_point("lease_got")
         self._follow()
-        message = wire.encode(lease.keepalive())
-        self._keepalive = self.context.keepalives.start(
-            message,
-            timestamp_offset=_timestamp_offset(),
-            period_ns=self.context.section.keepalive_interval_ns,
-        )
+        if lease.lease_id:
+            self._keepalive = self.context.keepalives.start(
+                wire.encode(lease.keepalive()),
+                timestamp_offset=_timestamp_offset(),
+                period_ns=self.context.section.keepalive_interval_ns,
+            )
         try:
             self.open_ring(lease, now_ns)
         except TensorPoolError as e:
             self._cannot_open(e, now_ns)
             return
+        self._fault_point("mapped")
         if self.lease_losses:
             self.reconnects += 1
             _LOG.warning("has a lease on stream %s again, epoch %d", self.wish.label, lease.epoch)
@@ -268,6 +293,9 @@ class StreamSession(abc.ABC):
             self.close()
             return
         self._apply(self.attachment.lose(f"its memory can't be used: {error.message}", now_ns), now_ns)
+
+    def _fault_point(self, step: str) -> None:
+        fault_point(f"{self.wish.role.name.lower()}.{step}")
 
     def _follow(self) -> None:
         if self.attachment.stream_id != self._followed and self.attachment.stream_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
+from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
 
 if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import Event
@@ -18,12 +18,19 @@ class Unattached(Attachment):
     """What stands in the place of an attachment where nobody is asked for anything."""
 
     def step(
-        self, now_ns: int, last_keepalive_ns: int | None = None  # noqa: ARG002 - nothing is ever due
+        self,
+        now_ns: int,  # noqa: ARG002 - nothing is ever due
+        last_keepalive_ns: int | None = None,  # noqa: ARG002
     ) -> tuple[list[Message], list[Event]]:
         """Sends nothing."""
         if self.state is not AttachmentState.CLOSED:
             self.state = AttachmentState.WAITING
         return [], []
+
+    @property
+    def due_ns(self) -> int:
+        """Never."""
+        return FOR_EVER_NS
 
     def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:  # noqa: ARG002
         """Asks for nothing; the mapping decides what the announce means."""

@@ -1,0 +1,166 @@
+"""``tpool bench``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from tensor_pool.ops.bench.plan import BenchMode, BenchPlan
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor_pool.config import Config
+    from tensor_pool.ops.bench.plan import BenchResult, PeerReport
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["bench"]
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+_MOST_BYTES: Final = 1 << 32
+
+
+@click.group()
+def bench() -> None:
+    """Measure how fast this machine could go: two processes, on drivers that nobody else uses."""
+
+
+def _bench_options(command: CommandT) -> CommandT:
+    options = (
+        click.option("--loan", is_flag=True, help="Publish slots in place instead of copying frames."),
+        click.option(
+            "--profile",
+            type=click.Choice(["latency", "balanced", "eco"]),
+            default="balanced",
+            show_default=True,
+            help="How processes wait; same as --set client.wake_profile=...",
+        ),
+        click.option(
+            "--slots",
+            type=click.IntRange(1, 1 << 20),
+            default=64,
+            show_default=True,
+            metavar="N",
+            help="How many frames the ring holds; a power of two.",
+        ),
+        click.option(
+            "--seconds",
+            type=click.FloatRange(0.1, 3600),
+            default=3.0,
+            show_default=True,
+            help="How long to measure.",
+        ),
+        click.option(
+            "--bytes",
+            "frame_bytes",
+            type=click.IntRange(1, _MOST_BYTES),
+            default=1 << 20,
+            show_default=True,
+            metavar="N",
+            help="How large a frame is.",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+@bench.command()
+@_bench_options
+@click.option(
+    "--rate",
+    "rate_hz",
+    type=click.FloatRange(0.1, 1e6),
+    default=500.0,
+    show_default=True,
+    metavar="HZ",
+    help="Frames a second.",
+)
+@format_option()
+@config_options
+def latency(config: Config, output_format: OutputFormat, **plan: Any) -> None:
+    """Measure the time from the start of publishing a frame until its consumer has it.
+
+    \b
+    Examples:
+      tpool bench latency --profile latency
+      tpool bench latency --bytes 8388608 --rate 100 --format json | jq .p99_us
+    """  # noqa: D301 - click's mark for text that stays as it is
+    _run(config, output_format, BenchPlan(mode=BenchMode.LATENCY, **plan))
+
+
+@bench.command()
+@_bench_options
+@click.option(
+    "--rate",
+    "rate_hz",
+    type=click.FloatRange(0.1, 1e6),
+    metavar="HZ",
+    help="Frames a second; as fast as it goes when not given.",
+)
+@format_option()
+@config_options
+def throughput(config: Config, output_format: OutputFormat, **plan: Any) -> None:
+    """Measure how many frames and bytes a second go from one process to another.
+
+    \b
+    Examples:
+      tpool bench throughput --bytes 655360
+      tpool bench throughput --loan --bytes 65536 --seconds 10
+    """  # noqa: D301 - see above
+    _run(config, output_format, BenchPlan(mode=BenchMode.THROUGHPUT, **plan))
+
+
+def _run(config: Config, output_format: OutputFormat, plan: BenchPlan) -> None:
+    if plan.slots & (plan.slots - 1):
+        raise click.UsageError(f"--slots {plan.slots} is not a power of two")
+    from tensor_pool.ops.bench.run import run_bench  # noqa: PLC0415 - help needs none of it
+
+    click.echo(
+        f"{plan.mode}: {plan.frame_bytes} bytes, {plan.slots} slots, "
+        f"{'as fast as it goes' if plan.rate_hz is None else f'{plan.rate_hz:g} Hz'}, {plan.seconds:g} s ...",
+        err=True,
+    )
+    found = run_bench(config, plan, on_progress=_print_progress)
+    if output_format == "table":
+        _print_for_people(found)
+    else:
+        print_record(msgspec.structs.asdict(found), output_format)
+
+
+def _print_progress(report: PeerReport) -> None:
+    if report.event == "progress" and report.frames:
+        click.echo(
+            f"  {report.seconds:.0f} s: {report.frames} frames, "
+            f"p50 {report.p50_us:.1f} us, p99 {report.p99_us:.1f} us",
+            err=True,
+        )
+
+
+def _print_for_people(found: BenchResult) -> None:
+    copied = "no copy" if found.loan else "one copy"
+    click.echo(
+        f"latency     p50 {_us(found.p50_us)}  p99 {_us(found.p99_us)}  p99.9 {_us(found.p999_us)}  "
+        f"min {_us(found.min_us)}  max {_us(found.max_us)}"
+    )
+    click.echo(
+        f"throughput  {found.frames_per_s:,.0f} frames/s, {found.gb_per_s:.2f} GB/s with {copied}; "
+        f"memcpy {found.memcpy_gb_per_s:.2f} GB/s"
+    )
+    click.echo(
+        f"frames      {found.published} published, {found.received} received, {found.missed} missed "
+        f"in {found.seconds:.1f} s"
+    )
+    click.echo(
+        f"CPU         producer {found.producer_cpu_s:.2f} s, consumer {found.consumer_cpu_s:.2f} s "
+        f"(profile {found.profile})"
+    )
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} us"

@@ -1,0 +1,172 @@
+"""Following a stream as an ordinary consumer, and saying what was measured every now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import click
+import msgspec
+
+from tensor_pool.ops.cli import exit_codes
+from tensor_pool.ops.cli.asking import open_pool
+from tensor_pool.ops.cli.output import print_json, print_record
+from tensor_pool.ops.stream_lookup import find_stream
+from tensor_pool.stop_signals import StopSignals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+    from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.pool.frame import Frame
+
+__all__ = ["Gauge", "Length", "follow", "length_options", "observer", "run_gauge"]
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+_LOOK_S: Final = 0.1
+"""How often to look for a stop signal; nobody notices less."""
+
+
+class Gauge(Protocol):
+    """Measures frames, for the line that is due and for the end."""
+
+    def take(self, frame: Frame, at_ns: int) -> None:
+        """Measures a frame that was seen at `at_ns` of the monotonic clock."""
+        ...
+
+    def window(self) -> msgspec.Struct:
+        """What was measured since the last call."""
+        ...
+
+    def total(self) -> msgspec.Struct:
+        """What was measured since the start."""
+        ...
+
+    def line(self, summary: Any) -> str:
+        """A summary for people."""
+        ...
+
+
+class Length(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to measure, and how often to say something."""
+
+    seconds: float | None = None
+    count: int | None = None
+    window_s: float = 1.0
+
+
+def length_options(command: CommandT) -> CommandT:
+    """Add ``--seconds``, ``--count`` and ``--window`` to a command; it makes a `Length` of them.
+
+    Example:
+        >>> @click.command
+        ... @length_options
+        ... def hz(**length: Any) -> None: ...
+        >>> [option.opts[0] for option in hz.params]
+        ['--seconds', '--count', '--window']
+    """
+    options = (
+        click.option(
+            "--window",
+            "window_s",
+            type=click.FloatRange(0.1, 3600),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How much time each line covers.",
+        ),
+        click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames."),
+        click.option(
+            "--seconds",
+            type=click.FloatRange(min=0, max=1e9, min_open=True),
+            metavar="SECONDS",
+            help="End after so long; without it, at Ctrl-C.",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+@contextmanager
+def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[tuple[Consumer, str]]:
+    """A consumer that only looks, and what to call its stream.
+
+    It begins with the newest frame and never skips: frames that it misses are its own, and counted as such.
+
+    Raises:
+        NoStreamError: There is no such stream. A consumer by name would make one, and wait for its producer.
+    """
+    with open_pool(config, timeout_s=timeout_s) as pool:
+        found = find_stream(pool.streams(), stream)
+        label = f"{found.name} ({found.stream_id})" if found.name else str(found.stream_id)
+        with pool.consumer(found.stream_id, start="latest", max_outstanding_seq_gap=0) as consumer:
+            yield consumer, label
+
+
+def follow(
+    consumer: Consumer, take: Callable[[Frame, int], object], show: Callable[[], object], length: Length
+) -> None:
+    """Hands frames to `take`, and calls `show` once a window, until a stop signal or the end of `length`.
+
+    Only frames that come from now on: when the others came nobody knows.
+    """
+    with StopSignals() as stop:
+        consumer.latest()
+        now = time.monotonic()
+        end = None if length.seconds is None else now + length.seconds
+        next_show, next_look, taken = now + length.window_s, now + _LOOK_S, 0
+        while (end is None or now < end) and taken != length.count:
+            until = min(next_show, next_look, *([] if end is None else [end]))
+            frame = consumer.poll(timeout=max(0.0, until - now))
+            if frame is not None:
+                take(frame, time.monotonic_ns())
+                taken += 1
+            now = time.monotonic()
+            if now >= next_show:
+                next_show += length.window_s * (1 + (now - next_show) // length.window_s)
+                show()
+            if now >= next_look:
+                next_look = now + _LOOK_S
+                if stop.wait(timeout_s=0):
+                    return
+
+
+def run_gauge(consumer: Consumer, gauge: Gauge, length: Length, output_format: OutputFormat) -> int:
+    """Measures and prints: lines while it goes on, a summary at the end; the exit code."""
+    if output_format == "json" and length.seconds is None and length.count is None:
+        raise click.UsageError(
+            "a JSON document must have an end; add --count or --seconds, or take --format jsonl"
+        )
+    started = time.monotonic()
+
+    def show() -> None:
+        summary = gauge.window()
+        if output_format == "jsonl":
+            print_record({"kind": "window", **_row(summary, time.monotonic() - started)}, "jsonl")
+        elif output_format == "table":
+            click.echo(gauge.line(summary) if getattr(summary, "frames") else "no frame")  # noqa: B009
+        sys.stdout.flush()
+
+    follow(consumer, gauge.take, show, length)
+    total, seconds = gauge.total(), time.monotonic() - started
+    frames: int = getattr(total, "frames")  # noqa: B009 - every summary has it
+    if output_format == "json":
+        print_json(_row(total, seconds))
+    elif output_format == "jsonl":
+        print_record({"kind": "total", **_row(total, seconds)}, "jsonl")
+    elif frames:
+        click.echo(f"in all, {frames} frames in {seconds:.1f} s: {gauge.line(total)}")
+    if not frames:
+        click.echo(f"no frame came within {seconds:.1f} s", err=True)
+        return exit_codes.PROBLEMS
+    return exit_codes.OK
+
+
+def _row(summary: msgspec.Struct, seconds: float) -> dict[str, Any]:
+    return {"seconds": round(seconds, 3), **msgspec.structs.asdict(summary)}

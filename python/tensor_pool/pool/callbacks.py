@@ -1,0 +1,62 @@
+"""Frames handed to a function, for programs that would rather be called."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.pool.frame import Frame
+
+__all__ = ["FrameCallback"]
+
+_LOG: Final = logging.getLogger(__name__)
+_SLICE_S: Final = 0.1
+
+
+class FrameCallback(Closing):
+    """Calls a function with each frame, from a thread of its own; made by `Consumer.on_frame`.
+
+    Args:
+        consumer: Where frames come from; nobody else may poll it meanwhile.
+        callback: What to call. What it raises is logged and ends the calls.
+    """
+
+    def __init__(self, consumer: Consumer, callback: Callable[[Frame], object]) -> None:
+        self.error: BaseException | None = None
+        """What the callback raised, if it did."""
+        self._consumer = consumer
+        self._callback = callback
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="frame callback", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still calls."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                frame = self._consumer.poll(timeout=_SLICE_S)
+                if frame is not None:
+                    self._callback(frame)
+        except ClosedError:
+            return
+        except BaseException as e:  # nobody above would see it
+            self.error = e
+            _LOG.exception("the callback of %r failed, no more frames for it", self._consumer)
+
+    def close(self) -> None:
+        """Ends the calls and waits for the present one, unless called from it. May be called again."""
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()

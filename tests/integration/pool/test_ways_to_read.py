@@ -1,0 +1,256 @@
+"""All the ways in which a program may read a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import select
+import threading
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from tensor_pool.testing import wait_until
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with tp.connect(embedded=True, settings={"client.hello_interval_ms": 50}) as pool:
+        yield pool
+
+
+@pytest.fixture
+def out(pool, request):
+    with pool.producer(request.node.name, dtype="uint32", shape=(256, 256), slots=64) as out:
+        yield out
+
+
+def publish(out, *values: int) -> None:
+    for value in values:
+        out.publish(np.full(4, value, "uint32"))
+
+
+def value_of(frame) -> int:
+    return int(frame.copy().flat[0])
+
+
+def test_polling_with_and_without_patience(pool, out):
+    inp = pool.consumer(out.name)
+    assert inp.poll() is None
+    publish(out, 7)
+    assert value_of(inp.poll(timeout=5.0)) == 7
+    assert inp.poll(timeout=0.01) is None
+
+
+def test_waiting_wakes_up_when_a_frame_comes(pool, out):
+    inp = pool.consumer(out.name)
+    timer = threading.Timer(0.05, publish, (out, 3))
+    timer.start()
+    assert value_of(inp.poll(timeout=30.0)) == 3
+    timer.join()
+
+
+def test_iterating_ends_when_the_consumer_is_closed(pool, out):
+    inp = pool.consumer(out.name)
+    publish(out, 1, 2, 3)
+    seen = []
+    for frame in inp:
+        seen.append(value_of(frame))
+        if len(seen) == 3:
+            inp.close()
+    assert seen == [1, 2, 3]
+    with pytest.raises(tp.ClosedError):
+        inp.poll()
+
+
+def test_the_latest_frame_passes_over_the_others(pool, out):
+    inp = pool.consumer(out.name)
+    publish(out, *range(10))
+    assert value_of(inp.latest()) == 9
+    assert inp.latest() is None
+    assert inp.stats.drops_gap == 0
+
+
+def test_asyncio_needs_no_thread(pool, out):
+    inp = pool.consumer(out.name)
+
+    async def read_three() -> list[int]:
+        asyncio.get_running_loop().call_later(0.02, publish, out, 4, 5, 6)
+        seen = []
+        async for frame in inp:
+            seen.append(value_of(frame))
+            if len(seen) == 3:
+                break
+        return seen
+
+    assert asyncio.run(asyncio.wait_for(read_three(), 30)) == [4, 5, 6]
+
+
+def test_a_descriptor_for_select(pool, out):
+    inp = pool.consumer(out.name)
+    fd = inp.fileno()
+    assert inp.poll() is None
+    assert select.select([inp], [], [], 0)[0] == []
+    publish(out, 1, 2)
+    assert select.select([inp], [], [], 30)[0] == [inp]
+    assert [value_of(inp.poll()), value_of(inp.poll())] == [1, 2]
+    assert inp.poll() is None
+    assert select.select([inp], [], [], 0)[0] == []
+    assert inp.fileno() == fd
+
+
+def test_the_descriptor_stays_the_same_when_the_producer_is_another(pool):
+    inp = pool.consumer("two producers")
+    fd = inp.fileno()
+    for value in (1, 2):
+        with pool.producer("two producers", dtype="uint32", shape=(4,), slots=8) as out:
+            wait_until(lambda out=out: inp.stats.epoch == out.epoch)
+            inp.poll()
+            publish(out, value)
+            assert select.select([fd], [], [], 30)[0] == [fd]
+            assert value_of(wait_until(inp.poll)) == value
+
+
+def test_callbacks(pool, out):
+    seen: queue.Queue[int] = queue.Queue()
+    with pool.consumer(out.name).on_frame(lambda frame: seen.put(value_of(frame))) as callback:
+        publish(out, 1, 2, 3)
+        assert [seen.get(timeout=30) for _ in range(3)] == [1, 2, 3]
+        assert callback.is_running
+    assert not callback.is_running
+
+
+def test_a_callback_that_fails_is_logged_and_ends(pool, out, caplog):
+    callback = pool.consumer(out.name).on_frame(lambda frame: 1 / 0)
+    publish(out, 1)
+    wait_until(lambda: not callback.is_running)
+    assert isinstance(callback.error, ZeroDivisionError)
+    assert "the callback of" in caplog.text
+
+
+def test_many_streams_at_once(pool, out):
+    with pool.producer("another", dtype="uint32", shape=(4,), slots=8) as other:
+        first, second = pool.consumer(out.name), pool.consumer("another")
+        absent = pool.consumer("nobody produces this")
+        assert tp.wait([first, second, absent], timeout=0.01) == []
+        publish(other, 1)
+        assert tp.wait([first, second, absent], timeout=30) == [second]
+        publish(out, 1)
+        assert tp.wait([first, second, absent], timeout=30) == [first, second]
+
+
+@pytest.mark.req("WIRE-15.4-1")
+def test_a_consumer_that_is_too_far_behind_skips_to_the_newest(pool, out):
+    inp = pool.consumer(out.name, max_outstanding_seq_gap=10)
+    for value in range(200):
+        publish(out, value)
+        if value < 64:
+            assert value_of(inp.poll()) == value
+    # The 65th in a row that comes without waiting makes it ask how far behind it is.
+    frames = list(iter(inp.poll, None))
+    assert frames[-1].info.seq == 199
+    assert len(frames) < 136
+    stats = inp.stats
+    assert stats.delivered + stats.drops_gap + sum(stats.drops_by_reason.values()) == 200
+
+
+def test_a_frame_carries_what_its_descriptor_says(pool):
+    with pool.producer("traced", dtype="uint8", shape=(4,), slots=8, stamp_descriptors=True) as out:
+        inp = pool.consumer("traced")
+        wait_until(lambda: out.stats.descriptors_sent or out.publish(b"....") is None or inp.latest() is None)
+        out.publish(np.zeros(4, "uint8"), trace_id=1234, timestamp_ns=42)
+        info = inp.latest().info
+        assert (info.trace_id, info.timestamp_ns) == (1234, 42)
+        assert info.publish_timestamp_ns > 42
+
+
+def test_a_rate_limited_consumer_gets_a_stream_of_its_own(pool, out):
+    inp = pool.consumer(out.name, mode="rate_limited", max_rate_hz=10)
+    private = wait_until(lambda: inp.session.streams.private, what="the producer grants a private stream")
+    assert private.endpoint[0] == "aeron:ipc"
+    wait_until(lambda: out.publish(np.zeros(4, "uint32"), timestamp_ns=1) is not None and inp.poll())
+    second = 1_000_000_000
+    taken = []
+    for n in range(1, 101):
+        out.publish(np.full(4, n, "uint32"), timestamp_ns=second + n * second // 100)
+        taken += [frame.info.seq for frame in iter(inp.poll, None)]
+    assert 9 <= len(taken) <= 11, taken
+    assert inp.stats.drops == 0
+
+
+def test_a_rate_limit_that_was_declined_is_kept_locally():
+    settings = {"driver.descriptor_stream_id_range": "", "client.hello_interval_ms": 50}
+    with tp.connect(embedded=True, settings=settings) as pool:  # nothing to give out
+        out = pool.producer("declined", dtype="uint32", shape=(4,), slots=256)
+        inp = pool.consumer("declined", mode="rate_limited", max_rate_hz=10)
+        second = 1_000_000_000
+        for n in range(100):
+            out.publish(np.full(4, n, "uint32"), timestamp_ns=second + n * second // 100)
+        taken = [frame.info.seq for frame in iter(inp.poll, None)]
+        assert inp.session.streams.private is None
+        assert 9 <= len(taken) <= 11, taken
+        assert inp.stats.thinned == 100 - len(taken)
+
+
+def test_progress_of_a_frame_that_is_being_written(pool, out):
+    inp = pool.consumer(out.name, progress=True)
+    wait_until(lambda: out.stats.consumers >= 1)
+    slot = out.claim((256, 256), "uint32", progress="rows")
+    slot.array[:128] = 7
+    slot.progress(rows=128)
+    prefix = inp.poll_progress(timeout=30)
+    assert (prefix.seq, prefix.usable_bytes) == (slot.seq, 128 * 256 * 4)
+    assert (prefix.array[:128] == 7).all()
+    assert prefix.state() == "in_progress"
+    assert inp.poll() is None
+    slot.array[128:] = 8
+    slot.commit()
+    with inp.poll(timeout=5.0) as values:
+        assert values[-1, -1] == 8
+    assert prefix.state() == "committed"
+
+
+def test_progress_on_a_stream_of_its_own(pool, out):
+    inp = pool.consumer(out.name, progress=True, own_stream=True)
+    wait_until(lambda: inp.session.streams.private)
+    with out.claim((256, 256), "uint32", progress=True) as slot:
+        slot.array[...] = 5
+        slot.progress(bytes_filled=256 * 256 * 4)
+        assert inp.poll_progress(timeout=30).array[0, 0] == 5
+    assert value_of(wait_until(inp.poll)) == 5
+
+
+def test_a_frame_that_was_overwritten_is_counted_and_raised(pool):
+    with pool.producer("small", dtype="uint8", shape=(4,), slots=8) as out:
+        inp = pool.consumer("small")
+        out.publish(np.zeros(4, "uint8"))
+        frame = inp.poll(timeout=5.0)
+        with pytest.raises(tp.FrameOverwrittenError), frame:
+            for _ in range(8):
+                out.publish(np.ones(4, "uint8"))
+        assert not frame.still_valid()
+        assert (inp.stats.delivered, inp.stats.validated, inp.stats.overwritten) == (1, 0, 1)
+
+
+def test_a_frame_that_nobody_asked_about_is_asked_about_at_the_next_poll(pool, out):
+    inp = pool.consumer(out.name)
+    publish(out, 1)
+    inp.poll(timeout=5.0)
+    assert inp.stats.validated == 0
+    inp.poll()
+    assert inp.stats.validated == 1
+
+
+def test_numpy_and_dlpack_see_the_same_values(pool, out):
+    publish(out, 9)
+    frame = pool.consumer(out.name).poll(timeout=5.0)
+    assert np.from_dlpack(frame).tolist() == np.asarray(frame).tolist() == frame.array.tolist() == [9] * 4
+    assert not frame.array.flags.writeable
+    assert (frame.shape, frame.dtype) == ((4,), "uint32")
+
+
+def test_a_consumer_without_a_stream_says_what_to_try(pool):
+    with pytest.raises(tp.NoStreamError, match="nobody produces stream 'absent'") as caught:
+        pool.consumer("absent", wait_s=0.1)
+    assert "tpool streams" in caught.value.hint
