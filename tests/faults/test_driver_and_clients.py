@@ -41,7 +41,7 @@ PROGRAM = """
         while True:
             out.publish(np.full(4, int(value), "uint32"))
             frame = inp.poll(timeout=0.2)
-            if frame is not None and frame.copy()[0] == int(value) and frame.info.epoch > int(last_epoch or 0):
+            if frame and frame.copy()[0] == int(value) and frame.info.epoch > int(last_epoch or 0):
                 print(value, frame.info.epoch)
                 break
 """

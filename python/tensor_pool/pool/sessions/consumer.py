@@ -218,7 +218,8 @@ class ConsumerSession(StreamSession):
             case ShmLeaseRevoked(role=Role.PRODUCER):
                 # No frame of an epoch whose producer is gone, until the next one is announced [DRV-4.9-9].
                 if self._mapping is not None:
-                    self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
+                    lost = self._mapping.on_producer_revoked(message.client_id, message.timestamp_ns)
+                    self._act(lost, now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
                 if self.attachment.stream_id is None:
                     # Without a driver, names are what producers say they are.
