@@ -9,7 +9,7 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
-from tensor_pool.errors import ConfigError, NoDriverError
+from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.producer import Producer
 from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
@@ -61,6 +61,7 @@ class Pool(Closing):
         self._aeron_dir = aeron_dir
         self._close = close
         self._closed = False
+        self._pid = os.getpid()
         self._streams: list[Producer | Consumer] = []
         self._bells = Bells()
 
@@ -289,6 +290,10 @@ class Pool(Closing):
         return self._context.section.attach_timeout_ms / 1000
 
     def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedProcessError(
+                f"the pool belongs to process {self._pid}", hint="connect again after the fork"
+            )
         if self._closed or not self._context.is_running():
             raise self._context.agent.end_error()
 
