@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tensor_pool import wire
 from tensor_pool.errors import ClosedError, TensorPoolError
 from tensor_pool.pool.sessions.once import Once
-from tensor_pool.runtime import Periodic
+from tensor_pool.runtime import Periodic, StopAgent
 from tensor_pool.transport import OfferResult, retry_for
 from tensor_pool.wire.messages import (
     ConsumerConfig,
@@ -169,7 +169,7 @@ class ClientAgent:
         """One round: what programs asked for, what came, what is due.
 
         Raises:
-            TensorPoolError: The connection is lost.
+            StopAgent: The connection is lost.
         """
         self._check_connection()
         work = self._run_submitted()
@@ -187,11 +187,13 @@ class ClientAgent:
         return work
 
     def _check_connection(self) -> None:
+        """Nothing brings a lost client back: programs are told now, and told why."""
         try:
             self._client.check()
         except TensorPoolError as e:
+            _LOG.error("the connection is lost: %s", e.message)
             self.lost = e
-            raise
+            raise StopAgent from e
 
     def _take_all(self, subscription: Subscription) -> int:
         """Everything that waits, within reason."""
