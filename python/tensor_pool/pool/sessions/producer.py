@@ -206,8 +206,7 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
-
-        return self._qos_timer.next_ns
+        return min(self._qos_timer.next_ns, self.metadata.next_ns)
 
     # --- for user threads -----------------------------------------------------------------------------------
 
