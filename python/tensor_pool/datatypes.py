@@ -7,6 +7,7 @@ counterpart: `BYTES` and `BIT` travel as one byte per element and appear as ``ui
 from __future__ import annotations
 
 import enum
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import TensorLayoutError
@@ -105,6 +106,14 @@ def from_numpy(dtype: DTypeLike) -> Dtype:
         >>> from_numpy("uint16").name
         'UINT16'
     """
+    try:
+        return _from_spelling(dtype)
+    except TypeError:  # not hashable: a list of fields
+        return _from_spelling.__wrapped__(dtype)
+
+
+@functools.lru_cache(maxsize=256)  # programs spell few types, and ask for each frame
+def _from_spelling(dtype: DTypeLike) -> Dtype:
     import numpy as np  # noqa: PLC0415 - see to_numpy
 
     try:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor_pool import _native
+    from tensor_pool.pool.sessions.producer import ProducerSession
     from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 
 __all__ = ["ClaimedSlot"]
@@ -25,22 +26,28 @@ class ClaimedSlot:
     given up and its sequence number skipped.
     """
 
-    __slots__ = ("_after_commit", "_flush", "_native", "_on_abort", "_progress")
+    # Between a frame that is ready and a reader that knows of it nothing may cost much: plain references
+    # instead of closures, and one call into native code for commit, descriptor and bell together.
+    __slots__ = ("_flush", "_native", "_progress", "_session", "_timestamp_ns", "_trace_id", "_writer")
 
     def __init__(
         self,
         native: _native.Claim,
+        writer: _native.RingWriter,
+        session: ProducerSession,
         *,
         progress: ProgressReporter | None,
         flush: Callable[[NDArray[Any]], object] | None,
-        after_commit: Callable[[int], None],
-        on_abort: Callable[[], None],
+        timestamp_ns: int | None,
+        trace_id: int | None,
     ) -> None:
         self._native = native
+        self._writer = writer
+        self._session = session
         self._progress = progress
         self._flush = flush
-        self._after_commit = after_commit
-        self._on_abort = on_abort
+        self._timestamp_ns = timestamp_ns
+        self._trace_id = trace_id
 
     @property
     def array(self) -> NDArray[Any]:
@@ -86,11 +93,15 @@ class ClaimedSlot:
 
     def commit(self) -> int:
         """Publishes the frame and returns its sequence number."""
+        native, session = self._native, self._session
         if self._flush is not None:
             # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
-            self._flush(self._native.array)
-        seq = self._native.commit(ring=False)
-        self._after_commit(seq)
+            self._flush(native.array)
+        quiet = session.private_sinks is not None
+        seq = native.commit(ring=not quiet)
+        session.bytes_published += native.nbytes
+        if quiet:
+            session.tell_privately(self._writer, seq, self._timestamp_ns, self._trace_id)
         if self._progress is not None:
             self._progress.complete()
         return seq
@@ -100,7 +111,7 @@ class ClaimedSlot:
         self._native.abort()
         if self._progress is not None:
             self._progress.abort()
-        self._on_abort()
+        self._session.count_abort()
 
     def __enter__(self) -> Self:
         return self

@@ -82,7 +82,7 @@ class Producer(Closing):
             return self._publish_with_progress(array, dtype, timestamp_ns, trace_id)
         while True:
             writer = session.writer or self._wait_for_writer()
-            quiet = bool(session.private_sinks)
+            quiet = session.private_sinks is not None
             try:
                 seq = writer.publish(
                     array,
@@ -152,36 +152,15 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
-            return self._slot(writer, claim, timestamp_ns, trace_id, reports=progress is not False)
-
-    def _slot(
-        self,
-        writer: _native.RingWriter,
-        claim: _native.Claim,
-        timestamp_ns: int | None,
-        trace_id: int | None,
-        *,
-        reports: bool,
-    ) -> ClaimedSlot:
-        session = self._session
-        report = session.progress_reporter(writer, claim) if reports else None
-
-        nbytes = claim.nbytes
-
-        def after_commit(seq: int) -> None:
-            session.bytes_published += nbytes
-            if session.private_sinks:
-                session.tell_privately(writer, seq, timestamp_ns, trace_id)
-            else:
-                writer.ring()
-
-        return ClaimedSlot(
-            claim,
-            progress=report,
-            flush=self._flush,
-            after_commit=after_commit,
-            on_abort=session.count_abort,
-        )
+            return ClaimedSlot(
+                claim,
+                writer,
+                session,
+                progress=None if progress is False else session.progress_reporter(writer, claim),
+                flush=self._flush,
+                timestamp_ns=timestamp_ns,
+                trace_id=trace_id,
+            )
 
     def _publish_with_progress(
         self,
