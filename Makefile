@@ -86,7 +86,7 @@ bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goa
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
-fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs a nightly compiler.
+fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs a nightly compiler, installs cargo-fuzz.
 	@tools/say "fuzzing each of six decoders for $(FUZZ_SECONDS) s"
 	@tools/fuzz "$(FUZZ_SECONDS)"
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from pool_hosts import Ear
 
+from pool_hosts import Ear
 from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.driver.announce import payload_pools

@@ -7,7 +7,7 @@ types are given as the wire numbers them (`tensor_pool.datatypes`).
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, Protocol, Self, final, type_check_only
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
@@ -55,7 +55,7 @@ DROP_REASONS: Final[tuple[str, ...]]
 
 @final
 class RingAddress:
-    """A ring as it is announced: its numbers and where its files are.
+    """A ring as it is announced: its numbers and where its files are. Can be pickled and hashed.
 
     Args:
         stream_id: Pool stream.
@@ -86,6 +86,8 @@ class RingAddress:
     def pools(self) -> list[tuple[int, int, str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 def create_ring(
     directory: str | os.PathLike[str],
@@ -121,21 +123,30 @@ def create_ring(
         RingAddress(stream 1, epoch 1, 8 slots of 4096 bytes)
     """
 
+@type_check_only
+class _Publication(Protocol):
+    """The publication of `tensor_pool.transport`."""
+
+    @property
+    def native(self) -> AeronPublication: ...
+
 @final
 class RingWriter:
     """The one writer of a ring. It never waits for readers.
 
-    It holds a lock on the ring's header file until it is closed or its process ends. When a process is killed,
-    children that it forked meanwhile (without ``exec``) keep the lock until they end too.
+    It holds a lock on the ring's header file until it is closed or its process ends. When a process is
+    killed, children that it forked meanwhile (without ``exec``) keep the lock until they end too.
 
     Args:
         address: The ring.
         base_dirs: Directories below which its files may lie.
-        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell.
+        descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell; a
+            publication of `tensor_pool.transport` or of this module.
         stamp_descriptors: Say in each descriptor when it was sent.
 
     Raises:
-        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a writer.
+        RegionError: A file can't be opened for writing or is not what was announced, or the ring has a
+            writer.
 
     Example:
         >>> import tempfile, numpy as np
@@ -151,7 +162,7 @@ class RingWriter:
         address: RingAddress,
         *,
         base_dirs: Sequence[str | os.PathLike[str]],
-        descriptors: AeronPublication | None = None,
+        descriptors: AeronPublication | _Publication | None = None,
         stamp_descriptors: bool = False,
     ) -> Self: ...
     def publish(
@@ -204,6 +215,8 @@ class RingWriter:
             lock: Also keep every page in memory, so that the system never swaps it out.
 
         Raises:
+            RegionFullError: The files are sparse and there is not enough memory (frames would end in a
+                SIGBUS), or one was cut off.
             RegionError: The pages can't be locked, mostly because the limit is too low.
         """
 
@@ -310,8 +323,8 @@ class RingReader:
 
         Args:
             timeout: The longest wait in seconds.
-            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep. That
-                takes a core and saves the time of waking up, some 10 us.
+            spin: For how many of them, at first, to look at the doorbell again and again rather than sleep.
+                That takes a core and saves the time of waking up, some 10 us.
 
         Raises:
             ClosedError: It was closed or revoked, perhaps meanwhile.
@@ -345,9 +358,9 @@ class RingReader:
     def payload_mappings(self) -> list[tuple[int, int, int]]:
         """Pool id, address and bytes of each payload pool as it is mapped here; none in copy mode.
 
-        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The memory
-        stays mapped while this reader is open or one of its frames, or an array of one, lives: undo the
-        registration before.
+        For making the memory known to a device (CUDA's ``cudaHostRegister``, with its read-only flag). The
+        memory stays mapped while this reader is open or one of its frames, or an array of one, lives: undo
+        the registration before.
         """
 
     def check_files(self) -> None:
@@ -555,7 +568,8 @@ class Frame:
     def copy_into(self, out: Buffer) -> bool:
         """Copies the payload into a writable, contiguous buffer; false when the copy can't be trusted.
 
-        The buffer must have room for all elements. What the payload has behind them is copied as far as it fits.
+        The buffer must have room for all elements. What the payload has behind them is copied as far as it
+        fits.
         """
 
     def __enter__(self) -> NDArray[Any]: ...

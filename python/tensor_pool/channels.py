@@ -233,6 +233,8 @@ class Channel:
         Raises:
             ChannelError: Not a channel.
         """
+        if not isinstance(text, str):
+            raise ChannelError(f"{text!r} is not a channel", hint='a text such as "aeron:ipc"')
         if len(text) > _MAX_LENGTH:
             raise ChannelError(f"a channel of {len(text)} characters; at most {_MAX_LENGTH} are taken")
         spy = text.startswith(_SPY_PREFIX)
@@ -340,7 +342,7 @@ def for_publication(channel: str | Channel, defaults: ChannelDefaults = STANDARD
         >>> for_publication("aeron:ipc?term-length=1m").split("|")[1]
         'untethered-window-limit-timeout=50ms'
     """
-    parsed = Channel.parse(channel) if isinstance(channel, str) else channel
+    parsed = channel if isinstance(channel, Channel) else Channel.parse(channel)
     if parsed.spy:
         raise ChannelError(f"{parsed} can't be published to: spies only listen")
     return str(parsed.with_defaults(defaults.of_publications()))
@@ -353,7 +355,7 @@ def for_subscription(channel: str | Channel, defaults: ChannelDefaults = STANDAR
         >>> for_subscription("aeron:udp?endpoint=127.0.0.1:40123")
         'aeron:udp?endpoint=127.0.0.1:40123|term-length=4m'
     """
-    parsed = Channel.parse(channel) if isinstance(channel, str) else channel
+    parsed = channel if isinstance(channel, Channel) else Channel.parse(channel)
     same_host = parsed.media == "ipc" or parsed.spy
     return str(
         parsed.with_defaults(

@@ -7,7 +7,7 @@ counterpart: `BYTES` and `BIT` travel as one byte per element and appear as ``ui
 from __future__ import annotations
 
 import enum
-import functools
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import TensorLayoutError
@@ -81,6 +81,10 @@ _DTYPES_BY_KIND: Final = {
 }
 
 
+_known: Final[dict[Any, Dtype]] = {}
+_MOST_KNOWN: Final = 64
+
+
 def to_numpy(dtype: Dtype) -> np.dtype[Any]:
     """The NumPy type that elements of `dtype` appear as.
 
@@ -106,14 +110,17 @@ def from_numpy(dtype: DTypeLike) -> Dtype:
         >>> from_numpy("uint16").name
         'UINT16'
     """
+    # Producers ask once a frame, always for the same few.
     try:
-        return _from_spelling(dtype)
-    except TypeError:  # not hashable: a list of fields
-        return _from_spelling.__wrapped__(dtype)
+        return _known[dtype]
+    except (KeyError, TypeError):  # not asked before, or nothing that can be remembered
+        found = _from_numpy(dtype)
+    if isinstance(dtype, Hashable) and len(_known) < _MOST_KNOWN:
+        _known[dtype] = found
+    return found
 
 
-@functools.lru_cache(maxsize=256)  # programs spell few types, and ask for each frame
-def _from_spelling(dtype: DTypeLike) -> Dtype:
+def _from_numpy(dtype: DTypeLike) -> Dtype:
     import numpy as np  # noqa: PLC0415 - see to_numpy
 
     try:

@@ -70,6 +70,18 @@ def test_too_few_huge_pages_are_refused_at_creation(hugetlbfs):
 
 
 @needs_root
+def test_sparse_files_that_can_not_be_filled_are_told_before_the_first_frame(tmp_path):
+    with mounted("tmpfs", "size=1m", tmp_path / "small") as small:
+        address = _native.create_ring(
+            small, stream_id=1, epoch=1, nslots=16, pools=[(1, 1 << 20)], allocate=False
+        )
+        with _native.RingWriter(address, base_dirs=[small]) as writer:
+            with pytest.raises(errors.RegionFullError, match="no memory for all") as caught:
+                writer.prefault()
+            assert "fewer or smaller slots" in caught.value.hint
+
+
+@needs_root
 @pytest.mark.parametrize("megabytes", [1, 8])
 def test_a_full_file_system_is_refused_at_creation_and_nothing_is_left(tmp_path, megabytes):
     with mounted("tmpfs", f"size={megabytes}m", tmp_path / "small") as small:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tensor_pool.ops.demo import picture
+from tensor_pool.config import load_config
+from tensor_pool.ops.cli.demo import print_summary
+from tensor_pool.ops.demo import picture, viewer
 from tensor_pool.transport import EmbeddedMediaDriver, read_counters
 
 
 def start(*args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [Path(sys.executable).with_name("tpool"), "demo", *args],
+        [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "demo", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -27,44 +32,102 @@ def start(*args: str) -> subprocess.Popen[str]:
     )
 
 
-def shared_memory() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("tensor-pool-demo-*")}
+class Demo(NamedTuple):
+    """A demo that has started its camera."""
+
+    process: subprocess.Popen[str]
+    camera: int
+    ring: Path
+
+    def left_behind(self) -> list[Path]:
+        """What there is of the ring and of the media driver's directory."""
+        return [
+            path
+            for path in (self.ring, *Path("/dev/shm").glob(f"tensor-pool-{self.process.pid}-*"))
+            if path.exists()
+        ]
+
+    def await_frames(self) -> None:
+        while "frame " not in self.process.stdout.readline():
+            pass
+
+
+def begin(*args: str) -> Demo:
+    process = start(*args)
+    camera, ring = re.search(r"camera: process (\d+),.* ring below (\S+)", process.stdout.readline()).groups()
+    assert "viewer" in process.stdout.readline()
+    return Demo(process, int(camera), Path(ring))
 
 
 def test_every_picture_arrives_right_in_every_pixel():
-    before = shared_memory()
-    process = start("--seconds", "2", "--rate", "30")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    demo = begin("--seconds", "2", "--rate", "30")
+    out, err = demo.process.communicate(timeout=60)
+    assert demo.process.returncode == 0, err
     assert "60 right in every pixel, 0 wrong, 0 missed, 0 overwritten" in out
     assert "60 descriptors over Aeron" in out
-    assert shared_memory() <= before, "nothing is left behind"
+    assert demo.left_behind() == []
 
 
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM], ids=lambda s: s.name)
 def test_a_killed_camera_is_reported_and_what_it_committed_is_whole(sig):
-    process = start("--seconds", "600", "--rate", "200")
-    camera = int(re.search(r"camera: process (\d+)", process.stdout.readline()).group(1))
-    assert "viewer" in process.stdout.readline()
-    while "frame " not in process.stdout.readline():
-        pass
-    os.kill(camera, sig)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 1, err
-    assert f"the camera (process {camera}) was killed by {sig.name}" in out
+    demo = begin("--seconds", "600", "--rate", "200")
+    demo.await_frames()
+    os.kill(demo.camera, sig)
+    out, err = demo.process.communicate(timeout=60)
+    assert demo.process.returncode == 1, err
+    assert f"the camera (process {demo.camera}) was killed by {sig.name}" in out
     assert re.search(r"the last frame it had committed was \d+", out)
     assert " 0 wrong, " in out
 
 
-def test_ctrl_c_ends_both_processes():
-    process = start("--seconds", "600")
-    camera = int(re.search(r"camera: process (\d+)", process.stdout.readline()).group(1))
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
+@pytest.mark.parametrize("while_watching", [False, True])
+@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stop_signals_end_both_processes_and_leave_nothing(sig, code, while_watching):
+    demo = begin("--seconds", "600")
+    if while_watching:
+        demo.await_frames()
+    assert demo.left_behind()
+    demo.process.send_signal(sig)
+    _, err = demo.process.communicate(timeout=60)
+    assert (demo.process.returncode, err.strip()) == (code, "")
     with pytest.raises(ProcessLookupError):
-        os.kill(camera, 0)
+        os.kill(demo.camera, 0)
+    assert demo.left_behind() == []
+
+
+def test_the_camera_does_not_outlive_a_killed_viewer():
+    demo = begin("--seconds", "600")
+    demo.await_frames()
+    ended = os.pidfd_open(demo.camera)
+    try:
+        demo.process.kill()
+        demo.process.communicate(timeout=60)
+        assert select.select([ended], [], [], 30)[0], "the camera goes on alone"
+    finally:
+        os.close(ended)
+        for path in demo.left_behind():  # killed: nobody could clear up
+            shutil.rmtree(path)
+
+
+def test_a_stopped_camera_is_reported(capsys, monkeypatch):
+    cameras: list[int] = []
+
+    def stop(seen: viewer.Viewer) -> None:
+        if seen.outcome.frames:
+            monkeypatch.setattr(viewer, "PATIENCE_S", 0.5)
+            os.kill(cameras[0], signal.SIGSTOP)
+
+    seen = viewer.run(
+        load_config(),
+        seconds=600,
+        rate_hz=30,
+        on_start=lambda pid, _: cameras.append(pid),
+        on_second=stop,
+    )
+    assert (seen.outcome.silent, seen.outcome.killed_by, seen.outcome.good) == (True, None, False)
+    print_summary(seen)
+    said = f"the camera (process {cameras[0]}) took no picture for 0.5 s and was ended; stopped, perhaps"
+    assert said in capsys.readouterr().out
 
 
 def test_a_single_wrong_pixel_is_noticed():
@@ -89,7 +152,7 @@ def test_the_configuration_of_aeron_reaches_media_driver_and_channels():
         labels = [reading.label for reading in read_counters(aeron_dir)]
         publications = [label for label in labels if label.startswith("pub-pos")]
         subscriptions = [label for label in labels if label.startswith("sub-pos")]
-        assert len(publications) == len(subscriptions) == 2, "announces and descriptors"
+        assert len(publications) >= 5, "control, announces, descriptors, metadata and QoS"
         assert all("term-length=65536|" in label for label in publications + subscriptions)
         assert all("untethered-resting-timeout=77ms" in label for label in publications)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +102,13 @@ def test_what_a_channel_says_itself_is_kept() -> None:
 def test_bad_channels_are_refused(text: str) -> None:
     with pytest.raises(ChannelError):
         Channel.parse(text)
+
+
+@pytest.mark.parametrize("channel", [None, 7, b"aeron:ipc", ["aeron:ipc"]])
+def test_what_is_not_even_text_is_refused_the_same_way(channel: Any) -> None:
+    for make in (for_publication, for_subscription, Channel.parse):
+        with pytest.raises(ChannelError, match="is not a channel"):
+            make(channel)
 
 
 def test_a_question_mark_without_parameters_is_harmless() -> None:

@@ -102,7 +102,8 @@ int tp_ring_create(const char *directory, const tp_address *ring, uint32_t mode,
 
 /*
  * Writes the URI of a file that tp_ring_create makes in `directory`: of pool `pool_id`, or of the header ring
- * when that is negative. `directory` is an absolute path; `out` has `out_bytes` bytes.
+ * when that is negative. `directory` is an absolute path; `flags` are those of tp_ring_create; `out` has `out_bytes`
+ * bytes.
  */
 int tp_ring_uri(const char *directory, int32_t pool_id, uint32_t flags, char *out, size_t out_bytes);
 
@@ -174,7 +175,7 @@ void tp_writer_close(tp_writer *writer);
 int tp_writer_next_seq(const tp_writer *writer, uint64_t *out);
 int tp_writer_max_length(const tp_writer *writer, uint64_t *out);
 
-/* Touches every page now rather than in the first frames. */
+/* Touches every page now rather than in the first frames. TP_ERROR_NO_SPACE where a frame would end in a SIGBUS. */
 int tp_writer_prefault(const tp_writer *writer);
 
 /* A slot that is being filled. */

@@ -104,7 +104,9 @@ pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
 pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
     let (class, hint) = match failure {
         ClaimError::TooLarge { .. } => (&FRAME_TOO_LARGE, Some("give the ring a pool with a larger stride")),
-        ClaimError::Tensor(_) | ClaimError::Extent { .. } => (&TENSOR_LAYOUT, None),
+        ClaimError::Tensor(_) | ClaimError::Extent { .. } | ClaimError::Length { .. } => {
+            (&TENSOR_LAYOUT, None)
+        }
         ClaimError::Open(_) => (&CLAIM, Some("claims are committed in the order in which they were made")),
         _ => (&CLAIM, None),
     };

@@ -117,7 +117,7 @@ def read_file(path: Path) -> list[Setting]:
     origin = Origin("file", str(path))
     settings = []
     for section, table in document.items():
-        if isinstance(table, dict):
+        if isinstance(table, dict) and table:
             settings += [Setting(f"{_name(section)}.{_name(key)}", raw, origin) for key, raw in table.items()]
         else:
             settings.append(Setting(_name(section), table, origin))
@@ -149,7 +149,16 @@ def read_environment(environ: Mapping[str, str]) -> list[Setting]:
 
 
 def read_overrides(overrides: Mapping[str, Any], kind: Literal["command line", "argument"]) -> list[Setting]:
-    """The settings of a command line or a call, by path; text is read, other values are taken."""
+    """The settings of a command line or a call, by path; text is read, other values are taken.
+
+    Raises:
+        ConfigError: A path is not text.
+    """
+    for path in overrides:
+        if not isinstance(path, str):
+            raise ConfigError(
+                f"{path!r} is not a key", where=kind, hint='keys are text, e.g. {"log.level": "debug"}'
+            )
     return [Setting(path, raw, Origin(kind), is_text=isinstance(raw, str)) for path, raw in overrides.items()]
 
 

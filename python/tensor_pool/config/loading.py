@@ -216,8 +216,10 @@ def _check(settings: Sequence[Setting]) -> tuple[dict[str, tuple[Any, Origin]], 
     for setting in settings:
         key = find_key(setting.path)
         if key is None:
-            if not _is_empty_section(setting):
+            if setting.raw != {}:
                 problems.append(_unknown(setting.path, str(setting.origin)))
+            elif setting.path not in SECTIONS:
+                problems.append(_unknown_section(setting))
             continue
         try:
             value = key.read_text(setting.raw) if setting.is_text else key.read(setting.raw)
@@ -252,8 +254,10 @@ def _build_section(
         return None, [Problem(key=name, what=f"{name}: {e.message}", where=where, hint=hint)]
 
 
-def _is_empty_section(setting: Setting) -> bool:
-    return setting.path in SECTIONS and setting.raw == {}
+def _unknown_section(setting: Setting) -> Problem:
+    shown = _shorten(setting.path)
+    hint = f"sections: {', '.join(SECTIONS)}"
+    return Problem(key=shown, what=f"unknown section [{shown}]", where=str(setting.origin), hint=hint)
 
 
 def _unknown(path: str, where: str) -> Problem:

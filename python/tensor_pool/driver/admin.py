@@ -52,6 +52,8 @@ MAX_RESULTS: Final = 1_000
 """The longest page."""
 _WISH_NS: Final = 30_000_000_000
 """How long a producer's description of its frames waits for the attach that it belongs to."""
+_SILENT_NS: Final = 5_000_000_000
+"""Producers report once a second."""
 _PAGE_OVERHEAD_BYTES: Final = 2_048
 """Room for everything in a page but its entries."""
 _STREAM_ENTRY_BYTES: Final = 101
@@ -205,7 +207,7 @@ class AdminHandler:
 
     # --- lists ---
 
-    def list_streams(self, request: ListStreams, _now: Moment) -> list[Message]:
+    def list_streams(self, request: ListStreams, now: Moment) -> list[Message]:
         """A page of streams."""
         entries = []
         room = self.max_message_bytes - _PAGE_OVERHEAD_BYTES
@@ -213,7 +215,7 @@ class AdminHandler:
             room -= _STREAM_ENTRY_BYTES + len(stream.name)
             if room < 0:
                 break
-            entries.append(self._stream_entry(stream))
+            entries.append(self._stream_entry(stream, now))
         return [
             StreamsListed(
                 correlation_id=request.correlation_id,
@@ -225,10 +227,12 @@ class AdminHandler:
             )
         ]
 
-    def _stream_entry(self, stream: Stream) -> StreamEntry:
+    def _stream_entry(self, stream: Stream, now: Moment) -> StreamEntry:
         epoch = stream.epoch
         producer = self._leases.producer_of(stream.stream_id)
         lease_count = self._leases.count_of_stream(stream.stream_id)
+        # A producer that ended or is stuck has no rate, whatever it was while it reported.
+        is_heard = producer is not None and now.monotonic_ns - stream.report_ns <= _SILENT_NS
         return StreamEntry(
             epoch=None if epoch is None else epoch.number,
             current_seq=stream.current_seq,
@@ -239,7 +243,7 @@ class AdminHandler:
             producer_id=None if producer is None else producer.client_id,
             consumer_count=lease_count - (producer is not None),
             nslots=None if epoch is None else epoch.geometry.nslots,
-            rate_milli_hz=stream.rate_milli_hz,
+            rate_milli_hz=stream.rate_milli_hz if is_heard else None,
             dims=stream.shape.dims,
             dtype=stream.shape.dtype,
             major_order=stream.shape.major_order,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tensor_pool.driver.activity import KeeperFactory
     from tensor_pool.driver.config import DriverSection
     from tensor_pool.runtime import Clock, CounterFactory
-    from tensor_pool.transport import Client, Header, Subscription
+    from tensor_pool.transport import Client, Header, Subscribe, Subscription
     from tensor_pool.wire import Message, MessageHeader
 
 __all__ = ["DriverAgent"]
@@ -76,6 +76,7 @@ class DriverAgent:
         replay_window_ns: For so long after its start it is deaf to attaches: a lingering log may replay those
             of an earlier run, and a lease for somebody who is gone would hold the stream (decision L11). Who
             is there asks again.
+        subscribe: Opens a subscription to certain messages; everything else may be left out of it.
 
     Example:
         >>> import tempfile
@@ -106,6 +107,7 @@ class DriverAgent:
         open_keeper: KeeperFactory | None = None,
         software_version: str = "",
         replay_window_ns: int = 0,
+        subscribe: Subscribe | None = None,
     ) -> None:
         section.check_beside(streams)
         self._client = client
@@ -116,6 +118,7 @@ class DriverAgent:
         self._open_keeper = activity.open_keeper if open_keeper is None else open_keeper
         self._software_version = software_version
         self._replay_window_ns = replay_window_ns
+        self._subscribe = subscribe or (lambda *endpoint: client.add_subscription(*endpoint[:2]))
         self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None
@@ -227,6 +230,7 @@ class DriverAgent:
         ]
         if self._section.hello_authority == "driver":
             handlers.append((m.ConsumerHello, self._on_hello))
+        self._wanted = [message_type for message_type, _ in handlers]
         for message_type, handler in handlers:
             self._router.on(message_type, self._answering(handler))
 
@@ -236,7 +240,7 @@ class DriverAgent:
         control = (s.control_channel, s.control_stream_id)
         announce = (s.announce_channel, s.announce_stream_id)
         listen = dict.fromkeys([control, (s.qos_channel, s.qos_stream_id)])
-        self._subscriptions: list[Subscription] = [self._client.add_subscription(*where) for where in listen]
+        self._subscriptions: list[Subscription] = [self._subscribe(*where, self._wanted) for where in listen]
         self._control = Outbox(self._client.add_publication(*control), self.counters)
         self._announces = (
             self._control

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tensor_pool.pool.mapping import announce_ring
 from tensor_pool.runtime import CounterType, TimerQueue
-from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
-from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
+from tensor_pool.wire.messages import ClockDomain
 
 if TYPE_CHECKING:
     from tensor_pool.driver.answers import Moment
     from tensor_pool.driver.leases import LeaseBook
-    from tensor_pool.driver.registry import Epoch, Stream
+    from tensor_pool.driver.registry import Stream
     from tensor_pool.runtime import CounterSet
+    from tensor_pool.wire.messages import ShmPoolAnnounce
 
-__all__ = ["Announcer", "payload_pools"]
+__all__ = ["Announcer"]
 
 _GOLDEN: Final = 0x9E3779B9
 """Multiplying by this spreads neighbouring ids over the whole period."""
 _PHASES: Final = 16
 """Moments of a period at which streams are due: few, because each wakes the driver."""
-
-
-def payload_pools(epoch: Epoch) -> tuple[PayloadPool, ...]:
-    """The pools of an epoch as announces and attach responses carry them [DRV-8-2]."""
-    nslots = epoch.address.nslots
-    return tuple(PayloadPool(pool_id, nslots, stride, uri) for pool_id, stride, uri in epoch.address.pools)
 
 
 class Announcer:
@@ -56,19 +51,12 @@ class Announcer:
         assert epoch is not None
         producer = self._leases.producer_of(stream.stream_id)
         self._sent.add()
-        return ShmPoolAnnounce(
-            stream_id=stream.stream_id,
+        is_monotonic = self._domain is ClockDomain.MONOTONIC
+        return announce_ring(
+            epoch.address,
             producer_id=0 if producer is None else producer.client_id,  # [DRV-8-3, DRV-8-4]
-            epoch=epoch.number,
-            announce_timestamp_ns=(
-                now.monotonic_ns if self._domain is ClockDomain.MONOTONIC else now.realtime_ns
-            ),
-            announce_clock_domain=self._domain,
-            layout_version=LAYOUT_VERSION,
-            header_nslots=epoch.address.nslots,
-            header_slot_bytes=SLOT_BYTES,
-            payload_pools=payload_pools(epoch),
-            header_region_uri=epoch.address.header_uri,
+            timestamp_ns=now.monotonic_ns if is_monotonic else now.realtime_ns,
+            clock_domain=self._domain,
         )
 
     def schedule(self, stream: Stream, now: Moment) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.datatypes import MAX_DIMS
-from tensor_pool.driver.announce import payload_pools
 from tensor_pool.driver.answers import Refusal, refusal_of, wire_text
 from tensor_pool.driver.limits import TokenBucket
 from tensor_pool.driver.requests import Answered, AttachAnswer, AttachCall
 from tensor_pool.errors import RegionError
+from tensor_pool.pool.mapping import payload_pools
 from tensor_pool.runtime import CounterType
 from tensor_pool.wire.messages import (
     LeaseRevokeReason,
@@ -240,7 +240,7 @@ class AttachHandler:
             header_nslots=epoch.address.nslots,
             header_slot_bytes=SLOT_BYTES,
             max_dims=MAX_DIMS,  # what is configured, whatever was asked for [DRV-4.3-4]
-            payload_pools=payload_pools(epoch),
+            payload_pools=payload_pools(epoch.address),
             header_region_uri=epoch.address.header_uri,
         )
 

@@ -41,26 +41,37 @@ class BaseDirLock(Closing):
     """
 
     def __init__(self, directory: Path) -> None:
-        path = directory / _FILE
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._path = directory / _FILE
+        while (fd := self._open_locked(directory)) is None:
+            pass  # removed between opening and locking it: another must be made
+        self._fd: int | None = fd
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
+        _watch_forks()
+
+    def _open_locked(self, directory: Path) -> int | None:
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(self._path)):  # noqa: PTH116 - beside fstat
+                return fd
+        except FileNotFoundError:
+            pass
         except OSError as e:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "an unknown process"
-            self._close_descriptor()
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "an unknown process"
+            os.close(fd)
             if not isinstance(e, BlockingIOError):
                 raise RegionError(
-                    f"can't lock {path}: {e.strerror}", hint="use a local file system"
+                    f"can't lock {self._path}: {e.strerror}", hint="use a local file system"
                 ) from None
             raise RegionError(
                 f"another SHM driver, process {holder}, serves {directory}",
-                where=str(path),
+                where=str(self._path),
                 hint="use that one, stop it, or set driver.instance_id or shm.namespace to another name",
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        _held.add(self)
-        _watch_forks()
+        os.close(fd)
+        return None
 
     @property
     def held(self) -> bool:
@@ -68,12 +79,18 @@ class BaseDirLock(Closing):
         return self._fd is not None
 
     def close(self) -> None:
-        """Lets go; may be called again. The file stays: removing it would let two drivers lock two files."""
+        """Lets go; may be called again. The file stays for the next one."""
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, 0)
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         self._close_descriptor()
+
+    def remove(self) -> None:
+        """Removes the file, and lets go; the directory is about to go too."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        self.close()
 
     def _close_descriptor(self) -> None:
         if self._fd is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.runtime import Bell, ErrorLog
-    from tensor_pool.transport import Client
+    from tensor_pool.transport import Client, Subscribe
     from tensor_pool.wire.messages import DriverStatus
 
 __all__ = ["Driver"]
@@ -64,6 +64,7 @@ class Driver(Closing):
         error_log: ErrorLog | None = None,
     ) -> None:
         self._own = contextlib.ExitStack()
+        subscribe: Subscribe | None = None
         if client is None:
             connection = self._own.enter_context(
                 AeronClient.connect(
@@ -79,7 +80,7 @@ class Driver(Closing):
             bell = drain = self._own.enter_context(
                 Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
             )
-            client = drain.client
+            client, subscribe = drain.client, drain.subscribe
         self._client = client
         try:
             counters = AeronCounters(client)
@@ -91,6 +92,7 @@ class Driver(Closing):
                 counters=counters,
                 software_version=tensor_pool.__version__,
                 replay_window_ns=_REPLAY_WINDOW_NS,
+                subscribe=subscribe,
             )
             agents = config.agents
             self._runner = AgentRunner(

@@ -20,17 +20,14 @@ from tensor_pool.pool.sessions.session import SessionContext
 from tensor_pool.runtime import SystemClock
 from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
-from tensor_pool.wire.framing import templates_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from tensor_pool.pool.sessions.attachment import Attachment
     from tensor_pool.pool.sessions.lease import StreamWish
     from tensor_pool.pool.sessions.session import Keepalive
-    from tensor_pool.transport import Subscription
-    from tensor_pool.wire import Message
 
 __all__ = ["connect"]
 
@@ -124,7 +121,7 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
     drain = resources.enter_context(
         Drain(client, name="pool drain", shortest_pause_ms=shortest_ms, longest_pause_ms=longest_ms)
     )
-    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=_subscribing(drain))
+    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=drain.subscribe)
     feeds = resources.enter_context(DescriptorFeeds(drain.descriptors))
     runner = make_runner(config.agents, agent, bell=drain)
     resources.enter_context(runner)
@@ -150,16 +147,6 @@ def _own_stream(wish: StreamWish, agent: ClientAgent, config: Config) -> Attachm
     from tensor_pool.host.driverless import OwnedStream  # noqa: PLC0415 - a client carries no server
 
     return OwnedStream(wish, ids=agent, shm=config.shm, announce=agent.send_announce, clock=agent.clock)
-
-
-def _subscribing(drain: Drain) -> Callable[[str, int, Iterable[type[Message]]], Subscription]:
-    """Subscriptions that drop what nobody here wants before Python sees it."""
-
-    def subscribe(channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> Subscription:
-        templates = {(t.schema_id, t.template_id) for kind in wanted for t in templates_of(kind)}
-        return drain.client.add_subscription(channel, stream_id, accept=sorted(templates))
-
-    return subscribe
 
 
 def _ids(config: Config, key: str) -> range:

@@ -9,18 +9,15 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool import _native
-from tensor_pool.driver.announce import payload_pools
 from tensor_pool.driver.files import EpochFiles, FoundEpoch
 from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.driver.registry import next_epoch
 from tensor_pool.errors import ConfigError, TensorPoolError
-from tensor_pool.pool.mapping import ring_address
+from tensor_pool.pool.mapping import announce_ring, ring_address
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
 from tensor_pool.pool.sizing import choose_geometry
 from tensor_pool.runtime import Periodic
-from tensor_pool.wire.messages import ClockDomain, ShmPoolAnnounce
-from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import Event, Ids, StreamWish
     from tensor_pool.runtime import Clock
     from tensor_pool.wire import Message
+    from tensor_pool.wire.messages import ShmPoolAnnounce
 
 __all__ = ["OwnedStream"]
 
@@ -140,20 +138,9 @@ class OwnedStream(Attachment):
         return self.lease
 
     def _announce(self) -> ShmPoolAnnounce:
-        epoch = self._epoch
-        assert epoch is not None
-        address = epoch.address
-        return ShmPoolAnnounce(
-            stream_id=address.stream_id,
-            producer_id=self._client_id,
-            epoch=epoch.number,
-            announce_timestamp_ns=self._clock.monotonic_ns(),
-            announce_clock_domain=ClockDomain.MONOTONIC,
-            layout_version=LAYOUT_VERSION,
-            header_nslots=address.nslots,
-            header_slot_bytes=SLOT_BYTES,
-            payload_pools=payload_pools(epoch),
-            header_region_uri=address.header_uri,
+        assert self._epoch is not None
+        return announce_ring(
+            self._epoch.address, producer_id=self._client_id, timestamp_ns=self._clock.monotonic_ns()
         )
 
     def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:  # noqa: ARG002 - its own

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from typing import TYPE_CHECKING
 
-from tensor_pool.driver import Driver
+from tensor_pool.driver import Driver, DriverSection
+from tensor_pool.driver.files import namespace_directory
 from tensor_pool.host.aeron import open_media_driver
+from tensor_pool.host.instances import new_instance_id, remove_dead_instances, remove_instance
 from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
@@ -22,16 +22,21 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     """Starts a media driver and an SHM driver here; gives the configuration with which to join them.
 
     What nobody configured is made private: a directory of its own for Aeron, and an instance of its own for
-    the files, so that any number of programs may do this beside each other.
+    the files, so that any number of programs may do this beside each other. Both go with the program; what
+    killed programs left goes now.
     """
     private: dict[str, object] = {"aeron.media_driver": "embedded"}
     if not config.aeron.dir:
         private["aeron.dir"] = temporary_aeron_dir()
-    if not config.is_set("driver.instance_id"):
-        private["driver.instance_id"] = f"embedded-{os.getpid()}-{secrets.token_hex(3)}"
     if not config.is_set("driver.cleanup_on_exit"):
         private["driver.cleanup_on_exit"] = True
+    if not config.is_set("driver.instance_id"):
+        private["driver.instance_id"] = new_instance_id()
+        remove_dead_instances(config.shm)
     config = config.replace(private)
     resources.enter_context(open_media_driver(config.aeron))
+    if "driver.instance_id" in private:
+        instance_id = config[DriverSection].instance_id
+        resources.callback(remove_instance, namespace_directory(config.shm, instance_id))
     resources.enter_context(Driver(config))
     return config

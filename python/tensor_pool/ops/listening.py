@@ -97,7 +97,11 @@ class Listener(Closing):
 
 
 def qos_listener(
-    client: Client, streams: StreamsSection, *others: str, clock: Clock | None = None
+    client: Client,
+    streams: StreamsSection,
+    *others: str,
+    clock: Clock | None = None,
+    pause: Callable[[], object] | None = None,
 ) -> tuple[Listener, QosBoard]:
     """A listener whose reports of quality of service go to a board; `others` are further sources.
 
@@ -108,7 +112,7 @@ def qos_listener(
         >>> listener.poll(), board.drops_of(10000)
         (0, None)
     """
-    listener, board = Listener(client, streams, ["qos", *others], clock=clock), QosBoard()
+    listener, board = Listener(client, streams, ["qos", *others], clock=clock, pause=pause), QosBoard()
     listener.on(QosProducer, board.on_producer)
     listener.on(QosConsumer, board.on_consumer)
     return listener, board

@@ -121,7 +121,7 @@ def stream_row(entry: StreamEntry, *, now_ns: int, board: QosBoard | None = None
         entry: What the driver said.
         now_ns: The driver's monotonic time.
         board: What its producer and its consumers said. A rate that was measured here goes before the
-            driver's, which stays what it was when a producer falls silent.
+            driver's, which is older.
     """
     shape = tuple(entry.dims[: entry.ndims]) if entry.ndims else None
     rate_hz = None if entry.rate_milli_hz is None else entry.rate_milli_hz / 1e3

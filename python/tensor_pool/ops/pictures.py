@@ -104,7 +104,7 @@ def _as_picture(array: NDArray[Any]) -> NDArray[Any]:
     elif array.ndim == 3 and shape[2] == 1:
         array = array[:, :, 0]
     has_channels = array.ndim == 3 and array.shape[2] in _PNG_COLOURS
-    fits = array.size > 0 and max(array.shape) <= _MAX_SIDE and array.dtype.kind in "buif"
+    fits = array.size > 0 and max(array.shape, default=0) <= _MAX_SIDE and array.dtype.kind in "buif"
     if not fits or not (array.ndim == 2 or has_channels):
         raise TensorLayoutError(
             f"{array.dtype} {'x'.join(map(str, shape)) or 'of no dimension'} is no picture",

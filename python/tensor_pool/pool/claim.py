@@ -26,8 +26,6 @@ class ClaimedSlot:
     given up and its sequence number skipped.
     """
 
-    # Between a frame that is ready and a reader that knows of it nothing may cost much: plain references
-    # instead of closures, and one call into native code for commit, descriptor and bell together.
     __slots__ = ("_flush", "_native", "_progress", "_session", "_timestamp_ns", "_trace_id", "_writer")
 
     def __init__(
@@ -36,18 +34,18 @@ class ClaimedSlot:
         writer: _native.RingWriter,
         session: ProducerSession,
         *,
-        progress: ProgressReporter | None,
-        flush: Callable[[NDArray[Any]], object] | None,
         timestamp_ns: int | None,
         trace_id: int | None,
+        progress: ProgressReporter | None,
+        flush: Callable[[NDArray[Any]], object] | None,
     ) -> None:
         self._native = native
         self._writer = writer
         self._session = session
-        self._progress = progress
-        self._flush = flush
         self._timestamp_ns = timestamp_ns
         self._trace_id = trace_id
+        self._progress = progress
+        self._flush = flush
 
     @property
     def array(self) -> NDArray[Any]:
@@ -97,10 +95,11 @@ class ClaimedSlot:
         if self._flush is not None:
             # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
             self._flush(native.array)
-        quiet = session.private_sinks is not None
-        seq = native.commit(ring=not quiet)
         session.bytes_published += native.nbytes
-        if quiet:
+        if session.private_sinks is None:
+            seq = native.commit()
+        else:
+            seq = native.commit(ring=False)
             session.tell_privately(self._writer, seq, self._timestamp_ns, self._trace_id)
         if self._progress is not None:
             self._progress.complete()

@@ -65,6 +65,7 @@ class Consumer(Closing):
 
         Raises:
             ClosedError: The consumer or its pool was closed.
+            NoStreamError: The stream's authority does not let this consumer use shared memory.
         """
         frame = self._take()
         if frame is not None or not timeout:
@@ -204,7 +205,8 @@ class Consumer(Closing):
         if self._in_a_row >= _LAG_CHECK_FRAMES:
             self._in_a_row = 0
             self._resync(reader)
-        frame = Frame(native, ledger, session.streams.log if private is None else private.log)
+        log = session.streams.log if private is None else private.log
+        frame = Frame(native, ledger, log, reader)
         ledger.delivered += 1
         ledger.unjudged = frame
         return frame
@@ -330,6 +332,8 @@ class Consumer(Closing):
     def _check_open(self) -> None:
         if self._session.dead is not None:
             raise self._session.dead
+        if self._session.refusal is not None:
+            raise self._session.refusal
         if self._closed:
             raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
 

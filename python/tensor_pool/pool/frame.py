@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
     from tensor_pool import _native
+    from tensor_pool.closing import Closing
 
 __all__ = ["Frame", "FrameInfo", "FrameLedger"]
 
@@ -41,13 +42,21 @@ class FrameInfo(msgspec.Struct, frozen=True, kw_only=True):
 class FrameLedger:
     """Which frames were handed out, and what became of them (decision M17)."""
 
-    __slots__ = ("delivered", "overwritten", "unjudged", "validated")
+    __slots__ = ("delivered", "overwritten", "registration", "unjudged", "validated")
 
     def __init__(self) -> None:
+        self.registration: Closing | None = None
+        """The ring's memory as a device knows it, once a frame went there."""
         self.delivered = 0
         self.validated = 0
         self.overwritten = 0
         self.unjudged: Frame | None = None
+
+    def forget_ring(self) -> None:
+        """The ring is about to be unmapped: devices must not know it any more."""
+        registration, self.registration = self.registration, None
+        if registration is not None:
+            registration.close()
 
     def judge_last(self) -> None:
         """A frame that the program never asked about is asked about now."""
@@ -76,15 +85,17 @@ class Frame:
         (15, 0)
     """
 
-    __slots__ = ("_info", "_judged", "_ledger", "_log", "_native")
+    __slots__ = ("_info", "_judged", "_ledger", "_log", "_native", "_reader")
 
     def __init__(
         self,
         native: _native.Frame,
         ledger: FrameLedger,
         log: _native.DescriptorLog | None = None,
+        reader: _native.RingReader | None = None,
     ) -> None:
         self._native = native
+        self._reader = reader
         self._ledger = ledger
         self._log = log
         self._judged = False
@@ -121,6 +132,20 @@ class Frame:
     def native(self) -> _native.Frame:
         """The frame of the native module."""
         return self._native
+
+    @property
+    def reader(self) -> _native.RingReader | None:
+        """What it was read with; for other parts of the library."""
+        return self._reader
+
+    @property
+    def registration(self) -> Any:
+        """The ring's memory as a device knows it; for other parts of the library."""
+        return self._ledger.registration
+
+    @registration.setter
+    def registration(self, registration: Closing) -> None:
+        self._ledger.registration = registration
 
     @property
     def array(self) -> NDArray[Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
-from tensor_pool.errors import ClosedError, ConfigError, NoDriverError
+from tensor_pool.errors import ConfigError, NoDriverError
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.producer import Producer
 from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
@@ -261,7 +261,9 @@ class Pool(Closing):
 
         Raises:
             NoDriverError: No driver answers in time.
+            ClosedError: The pool was closed.
         """
+        self._check_open()
         agent = self._context.agent
         answer: Once[Message] = Once()
         message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
@@ -287,8 +289,8 @@ class Pool(Closing):
         return self._context.section.attach_timeout_ms / 1000
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the pool was closed", hint="connect again with tensor_pool.connect()")
+        if self._closed or not self._context.is_running():
+            raise self._context.agent.end_error()
 
     def close(self) -> None:
         """Closes its producers and consumers and the connection; may be called again."""

@@ -82,7 +82,7 @@ class Producer(Closing):
             return self._publish_with_progress(array, dtype, timestamp_ns, trace_id)
         while True:
             writer = session.writer or self._wait_for_writer()
-            quiet = session.private_sinks is not None
+            quiet = bool(session.private_sinks)
             try:
                 seq = writer.publish(
                     array,
@@ -152,14 +152,15 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
+            reporter = session.progress_reporter(writer, claim) if progress is not False else None
             return ClaimedSlot(
                 claim,
                 writer,
                 session,
-                progress=None if progress is False else session.progress_reporter(writer, claim),
-                flush=self._flush,
                 timestamp_ns=timestamp_ns,
                 trace_id=trace_id,
+                progress=reporter,
+                flush=self._flush,
             )
 
     def _publish_with_progress(
@@ -255,6 +256,6 @@ def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
 
 
-def _nbytes(array: Buffer) -> int:
+def _nbytes(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
     return int(nbytes) if nbytes is not None else memoryview(array).nbytes

@@ -48,6 +48,8 @@ class ConsumerStats(_Stats, frozen=True, kw_only=True):
     """Jumps to the newest frame because too many were missing at once."""
     descriptors_missed: int = 0
     """Frames that were found in the ring although no descriptor told of them (decision M16)."""
+    descriptors_received: int = 0
+    """Descriptors of the present epoch on the shared stream."""
     duplicates: int = 0
     """Descriptors of frames that were already taken."""
     announces_ignored: dict[str, int] = msgspec.field(default_factory=dict)

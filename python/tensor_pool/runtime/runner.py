@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError, ForkedProcessError
+from tensor_pool.errors import ClosedError, ForkedProcessError, NoMediaDriverError
 from tensor_pool.runtime.agent import StopAgent
 from tensor_pool.runtime.clock import SystemClock
 from tensor_pool.runtime.duty_cycle import DutyCycle
@@ -266,7 +266,8 @@ class AgentRunner(Closing):
             except Exception as e:  # the policy decides
                 self._note(e)
                 errors_in_row += 1
-                if self._policy.gives_up(errors_in_row):
+                # A media driver that died does not come back for the clients that it had.
+                if self._policy.gives_up(errors_in_row) or isinstance(e, NoMediaDriverError):
                     _LOG.error("%s stops after %d errors in a row", self.agent.name, errors_in_row)
                     self._error = e
                     return

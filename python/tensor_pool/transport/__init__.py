@@ -56,6 +56,7 @@ from tensor_pool.transport.protocol import (
     Message,
     MessageHandler,
     Publication,
+    Subscribe,
     Subscription,
 )
 
@@ -72,6 +73,7 @@ __all__ = [
     "Message",
     "MessageHandler",
     "Publication",
+    "Subscribe",
     "Subscription",
     # Aeron
     "AeronClient",

@@ -32,10 +32,11 @@ from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
 from tensor_pool.transport.endpoints import DEFAULT_FRAGMENT_LIMIT, AeronPublication, AeronSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tensor_pool.channels import Channel
     from tensor_pool.transport.client import AeronClient
+    from tensor_pool.wire import Message
 
 __all__ = ["Drain", "DrainedClient", "DrainedSubscription"]
 
@@ -99,6 +100,13 @@ class Drain(Closing):
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._native.closed
+
+    def subscribe(self, channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> DrainedSubscription:
+        """A subscription to certain messages; all others are dropped before Python sees them."""
+        from tensor_pool.wire.framing import templates_of  # noqa: PLC0415 - a media driver needs no schemas
+
+        templates = {(t.schema_id, t.template_id) for kind in wanted for t in templates_of(kind)}
+        return self.client.add_subscription(channel, stream_id, accept=sorted(templates))
 
     def wait(self, timeout_s: float) -> bool:
         """Sleeps until something comes in or `wake` is called; tells whether that happened.

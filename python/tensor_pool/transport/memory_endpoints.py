@@ -183,7 +183,9 @@ class MemoryPublication(MemoryHandle):
                 self._counts["failed"] += 1
                 raise TransportError(
                     f"a message of {len(message)} bytes; the publication takes at most {max_bytes}",
-                    hint="a longer term-length of the channel allows longer messages, up to 16 MiB",
+                    hint="offer() sends longer messages, in pieces"
+                    if max_bytes < self.max_message_bytes
+                    else "a longer term-length of the channel allows longer messages, up to 16 MiB",
                 )
             listeners = self._bus.listeners(self.key)
             if not listeners:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensor_pool import wire
     from tensor_pool.channels import Channel
     from tensor_pool.ids import AeronStreamId
     from tensor_pool.transport.backpressure import BackPressurePolicy, OfferCounts, OfferResult
@@ -24,6 +27,7 @@ __all__ = [
     "Message",
     "MessageHandler",
     "Publication",
+    "Subscribe",
     "Subscription",
 ]
 
@@ -214,6 +218,10 @@ class Subscription(Closing, Protocol):
     def close(self) -> None:
         """Closes it; may be called again."""
         ...
+
+
+Subscribe: TypeAlias = "Callable[[str, int, Iterable[type[wire.Message]]], Subscription]"
+"""Opens a subscription of which certain messages are wanted; everything else may be left out of it."""
 
 
 class Client(Closing, Protocol):

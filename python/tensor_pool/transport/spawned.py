@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.transport.media import (
     DEFAULT_OPTIONS,
     MediaDriverOptions,
+    media_driver_status,
     resolve_aeron_dir,
 )
 
@@ -61,7 +63,8 @@ class SpawnedMediaDriver(Closing):
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
-        self._finalizer = weakref.finalize(self, _end_process, process, os.getpid())
+        abandoned = self.aeron_dir if options.delete_dir_on_shutdown else None
+        self._finalizer = weakref.finalize(self, _end_process, process, os.getpid(), abandoned)
         self._process = process
         try:
             self._await_start(process, start_timeout_ms)
@@ -119,8 +122,12 @@ def _read_line(stream: IO[bytes], deadline: float) -> bytes | None:
     return line
 
 
-def _end_process(process: subprocess.Popen[bytes], owner_pid: int) -> None:
-    """Asks, then insists; a forked copy of the owner leaves the process alone."""
+def _end_process(process: subprocess.Popen[bytes], owner_pid: int, aeron_dir: str | None) -> None:
+    """Asks, then insists; a forked copy of the owner leaves the process alone.
+
+    A process that was killed could not remove its directory. That is done for it, unless somebody else has
+    started a media driver there meanwhile.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     if os.getpid() == owner_pid:
@@ -133,3 +140,7 @@ def _end_process(process: subprocess.Popen[bytes], owner_pid: int) -> None:
                 insist()
         process.wait()
         process.stdout.close()
+        if aeron_dir is not None:
+            left = media_driver_status(aeron_dir)
+            if left is not None and left.pid == process.pid:
+                shutil.rmtree(aeron_dir, ignore_errors=True)

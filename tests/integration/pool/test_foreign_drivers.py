@@ -227,9 +227,7 @@ def test_malicious_announces_change_nothing(bare_host: Cluster, driver: ForeignD
         driver.ear.say(change(_changed(second, announce_timestamp_ns=time.monotonic_ns())), "announce")
         writer.publish(frame(number))
         assert inp.poll(timeout=5).copy()[0] == number, what
-    refused = wait_until(
-        lambda: sum(inp.stats.announces_ignored.values()) >= len(MALICIOUS) and inp.stats
-    )
+    refused = wait_until(lambda: sum(inp.stats.announces_ignored.values()) >= len(MALICIOUS) and inp.stats)
     assert (refused.epoch, refused.remaps, refused.reconnects) == (1, 0, 0)
     assert refused.delivered == len(MALICIOUS)
     assert inp.session.reader is reader

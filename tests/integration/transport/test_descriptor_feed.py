@@ -152,13 +152,18 @@ def test_a_writer_of_a_ring_is_heard(feed, publication) -> None:
         address = _native.create_ring(directory, stream_id=STREAM, epoch=5, nslots=8, pools=[(1, 4096)])
         log = feed.follow(STREAM, 8)
         log.set_epoch(5)
+        with pytest.raises(TypeError, match="descriptors is a str"):
+            _native.RingWriter(address, base_dirs=[directory], descriptors="aeron:ipc")
+        with _native.RingWriter(address, base_dirs=[directory], descriptors=publication.native) as writer:
+            writer.publish(b"x")
         with (
             _native.RingWriter(
-                address, base_dirs=[Path(directory)], descriptors=publication.native, stamp_descriptors=True
+                address, base_dirs=[Path(directory)], descriptors=publication, stamp_descriptors=True
             ) as writer,
             _native.RingReader(address, base_dirs=[Path(directory)]) as reader,
         ):
-            for number in range(20):
+            assert reader.poll().seq == 0
+            for number in range(1, 20):
                 writer.publish(np.full(10, number, "u1"), trace_id=100 + number)
                 frame = reader.poll()
                 assert log.find(frame.epoch, frame.seq).trace_id == 100 + number

@@ -157,6 +157,27 @@ os.kill(os.getpid(), signal.SIGKILL)
     eventually(lambda: not Path(f"{aeron_dir}-b").exists())
 
 
+@pytest.mark.parametrize("delete", [True, False])
+def test_what_a_killed_one_left_is_removed_with_it_if_it_was_to_be(aeron_dir: str, delete: bool) -> None:
+    options = MediaDriverOptions(delete_dir_on_shutdown=delete)
+    with SpawnedMediaDriver(aeron_dir, options) as driver:
+        os.kill(driver.pid, signal.SIGKILL)
+    assert not driver.is_alive()
+    assert Path(aeron_dir, "cnc.dat").exists() != delete
+    with EmbeddedMediaDriver(aeron_dir):
+        assert is_alive(aeron_dir)
+
+
+def test_the_successor_of_a_killed_one_is_left_alone(aeron_dir: str, eventually: Eventually) -> None:
+    driver = SpawnedMediaDriver(aeron_dir)
+    os.kill(driver.pid, signal.SIGKILL)
+    eventually(lambda: not driver.is_alive())
+    with EmbeddedMediaDriver(aeron_dir), AeronClient.connect(aeron_dir) as client:
+        driver.close()
+        client.add_publication("aeron:ipc", 1)
+        assert is_alive(aeron_dir)
+
+
 def test_a_spawned_one_that_can_not_run_says_why(aeron_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(TransportError, match="ended without a word"):

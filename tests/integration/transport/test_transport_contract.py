@@ -129,10 +129,12 @@ class TestMessages:
     def test_too_long_is_an_error_with_both_lengths(self, client: Client) -> None:
         publication, _ = pair(client)
         too_long = publication.max_message_bytes + 1
-        with pytest.raises(TransportError, match=f"{too_long} bytes.*at most {too_long - 1}"):
+        with pytest.raises(TransportError, match=f"{too_long} bytes.*at most {too_long - 1}") as offered:
             publication.offer(bytes(too_long))
-        with pytest.raises(TransportError):
+        assert "term-length" in offered.value.hint
+        with pytest.raises(TransportError) as claimed:
             publication.try_claim(bytes(publication.max_payload_bytes + 1))
+        assert "offer()" in claimed.value.hint
         assert publication.counts.failed == 2
 
     def test_claims_carry_short_messages(self, client: Client) -> None:

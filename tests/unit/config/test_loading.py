@@ -78,6 +78,7 @@ class TestRefusals:
             ("[aeron]\nterm_lenght = 1", "unknown key aeron.term_lenght", "did you mean aeron.term_length?"),
             ("[aeorn]\ndir = ''", "unknown key aeorn.dir", "did you mean aeron.dir?"),
             ("[quux]\nzzz = 1", "unknown key quux.zzz", f"sections: {', '.join(SECTIONS)}"),
+            ("[quux]", "unknown section [quux]", f"sections: {', '.join(SECTIONS)}"),
             ("[log]\nzzz = 1", "unknown key log.zzz", "keys of log: level, format"),
             ("zzz = 1", "unknown key zzz", f"sections: {', '.join(SECTIONS)}"),
             ("log = 1", "log is a section, not a key", "write [log] and its keys below it: level, format"),
@@ -122,6 +123,9 @@ class TestRefusals:
     def test_so_are_overrides(self) -> None:
         with pytest.raises(ConfigError, match=r"agents\.error_limit can't be -1"):
             load(overrides={"agents.error_limit": -1})
+        with pytest.raises(ConfigError, match="5 is not a key") as caught:
+            load(overrides={5: 1})
+        assert "log.level" in caught.value.hint
 
     def test_a_wrong_value_is_refused_even_where_a_later_layer_replaces_it(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="loud"):

@@ -198,6 +198,23 @@ class TestLists:
         entry = only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0]
         assert (entry.current_seq, entry.rate_milli_hz) == (150, 100_000)
 
+    @pytest.mark.parametrize("end", ["silence", "detach"])
+    def test_a_producer_that_ended_or_is_stuck_has_no_rate(self, driver: DriverBench, end: str) -> None:
+        lease = driver.attach()
+        assert lease.epoch is not None
+        for seq in (100, 150):
+            driver.clock.advance(ms=500)
+            driver.qos.offer(encode(QosProducer(10_000, 7, lease.epoch, seq)))
+            driver.work()
+        if end == "detach":
+            driver.detach(lease, 7, Role.PRODUCER)
+        else:
+            for _ in range(6):
+                driver.clock.advance(ms=900)
+                driver.keep_alive(lease, 7, Role.PRODUCER)
+        entry = only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0]
+        assert entry.rate_milli_hz is None
+
     def test_pages(self, driver: DriverBench) -> None:
         for n in range(25):
             driver.resolve(f"s{n}", client_id=n + 1)

@@ -103,6 +103,14 @@ class TestPrefault:
         thread.join()
         assert writer.next_seq == 100
 
+    def test_memory_that_is_not_there_is_told(self, make_ring):
+        ring = make_ring(nslots=64)
+        writer = ring.writer()
+        os.truncate(ring.directory / "1.pool", 4096)
+        with pytest.raises(errors.RegionFullError, match="no memory for all") as caught:
+            writer.prefault()
+        assert "df -h" in caught.value.hint
+
     def test_locked_pages_count_against_the_limit(self, ring):
         writer = ring.writer()
         soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)

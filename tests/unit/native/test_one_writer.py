@@ -66,7 +66,11 @@ def test_another_process_is_named_and_its_death_frees_the_ring(make_ring):
 
 def test_readers_and_keepers_neither_take_nor_lose_it(make_ring):
     ring = make_ring()
-    others = [ring.reader(), ring.reader("copy"), _native.RingKeeper(ring.address, base_dirs=[ring.directory])]
+    others = [
+        ring.reader(),
+        ring.reader("copy"),
+        _native.RingKeeper(ring.address, base_dirs=[ring.directory]),
+    ]
     writer = ring.writer()
     others.append(ring.reader())
     for other in others:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import signal
 import struct
 import subprocess
@@ -236,6 +238,24 @@ def test_where_pools_are_mapped(make_ring):
     assert ring.reader("copy").payload_mappings() == []
     with pytest.raises(errors.ClosedError):
         reader.payload_mappings()
+
+
+def test_an_address_can_be_pickled_copied_and_hashed(make_ring):
+    address = make_ring(strides=(64, 4096)).address
+    others = [
+        pickle.loads(pickle.dumps(address, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)
+    ]
+    others += [copy.copy(address), copy.deepcopy(address)]
+    assert all(other == address for other in others)
+    assert len({address, make_ring().address, *others}) == 2
+
+
+def test_one_base_directory_is_not_a_list(make_ring):
+    ring = make_ring()
+    for one in (str(ring.directory), ring.directory):
+        for kind in (_native.RingReader, _native.RingWriter, _native.RingKeeper):
+            with pytest.raises(TypeError, match="give a list"):
+                kind(ring.address, base_dirs=one)
 
 
 def test_changed_superblocks_are_noticed(make_ring):

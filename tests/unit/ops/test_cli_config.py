@@ -62,6 +62,12 @@ class TestShow:
             "  try: did you mean log.level?",
         ]
 
+    def test_an_empty_aeron_dir_is_wrong_usage(self, tpool) -> None:
+        outcome = tpool("config", "show", "--aeron-dir", "")
+
+        assert outcome.code == 2
+        assert "'--aeron-dir': the name is empty" in outcome.err
+
     def test_logging_is_set_up_as_configured(self, tpool) -> None:
         tpool("config", "show", "--set", "log.level=error")
 

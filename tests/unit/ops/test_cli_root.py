@@ -34,6 +34,27 @@ def raising(error: BaseException):
     return fail
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("demo", "--rate"),
+        ("demo", "--seconds"),
+        ("media", "run", "--idle-max-sleep-ms"),
+        ("media", "run", "--client-liveness-ms"),
+        ("tap", "--seconds"),
+        ("streams", "--timeout"),
+        ("streams", "--interval"),
+    ],
+    ids=" ".join,
+)
+def test_numbers_that_are_none_are_wrong_usage(tpool, option: tuple[str, ...], value: str) -> None:
+    outcome = tpool(*option, value)
+
+    assert outcome.code == 2
+    assert f"'{value}' is not a finite number" in outcome.err
+
+
 class TestLaziness:
     def test_help_imports_no_command(self) -> None:
         script = """

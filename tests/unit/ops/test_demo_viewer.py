@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
-from tensor_pool import _native, wire
-from tensor_pool.ops.demo import camera, picture
+import tensor_pool as tp
+from tensor_pool.ops.demo import picture
 from tensor_pool.ops.demo.viewer import Viewer
-from tensor_pool.transport.memory import MemoryBus
 
 NSLOTS = 4
 PICTURE = np.zeros((8, 8), np.uint8)
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    with TemporaryDirectory(dir="/dev/shm", prefix="tensor-pool-test-") as directory:
-        yield Path(directory)
+def pool() -> Iterator[tp.Pool]:
+    with tp.connect(embedded=True) as pool:
+        yield pool
 
 
 @pytest.fixture
-def address(directory: Path) -> _native.RingAddress:
-    return _native.create_ring(
-        directory, stream_id=camera.POOL_STREAM, epoch=5, nslots=NSLOTS, pools=[(1, 64)]
-    )
+def out(pool: tp.Pool) -> tp.Producer:
+    return pool.producer("pictures", dtype="uint8", shape=(8, 8), slots=NSLOTS)
 
 
 @pytest.fixture
-def writer(directory: Path, address: _native.RingAddress) -> Iterator[_native.RingWriter]:
-    with _native.RingWriter(address, base_dirs=[directory]) as writer:
-        yield writer
-
-
-@pytest.fixture
-def viewer(directory: Path, address: _native.RingAddress) -> Iterator[Viewer]:
-    """A viewer that has found the ring, and nothing in it yet."""
-    client = MemoryBus().client()
-    viewer = Viewer(
-        client.add_subscription("aeron:ipc", 1), client.add_subscription("aeron:ipc", 2), str(directory)
-    )
-    client.add_publication("aeron:ipc", 1).offer(wire.encode(camera.announcement(address)))
-    assert not viewer.work()
-    yield viewer
-    viewer.close()
+def viewer(pool: tp.Pool, out: tp.Producer) -> Viewer:
+    return Viewer(pool.consumer("pictures"))
 
 
 def test_frames_are_judged_and_every_thirtieth_is_kept(
-    viewer: Viewer, writer: _native.RingWriter, monkeypatch: pytest.MonkeyPatch
+    viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(picture, "is_right", lambda seq, image: seq != 31)
     for seq in range(33):
-        writer.publish(PICTURE + np.uint8(seq))
+        out.publish(PICTURE + np.uint8(seq))
         assert viewer.work()
     assert (viewer.outcome.frames, viewer.outcome.wrong, viewer.outcome.last_seq) == (33, 1, 32)
     assert viewer.last_picture is not None
@@ -64,14 +45,14 @@ def test_frames_are_judged_and_every_thirtieth_is_kept(
 
 
 def test_a_frame_that_is_overwritten_while_looked_at_is_late_and_nothing_else(
-    viewer: Viewer, writer: _native.RingWriter, monkeypatch: pytest.MonkeyPatch
+    viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_too_slowly(seq: int, image: np.ndarray) -> bool:
         for _ in range(NSLOTS):
-            writer.publish(PICTURE)
+            out.publish(PICTURE)
         return False  # what is there now is not what was asked about
 
-    writer.publish(PICTURE)
+    out.publish(PICTURE)
     monkeypatch.setattr(picture, "is_right", look_too_slowly)
     assert viewer.work()
 
@@ -82,15 +63,15 @@ def test_a_frame_that_is_overwritten_while_looked_at_is_late_and_nothing_else(
 
 
 def test_it_goes_on_with_the_next_frame_after_an_overwritten_one(
-    viewer: Viewer, writer: _native.RingWriter, monkeypatch: pytest.MonkeyPatch
+    viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overrun_once(seq: int, image: np.ndarray) -> bool:
         if seq == 0:
             for _ in range(NSLOTS):
-                writer.publish(PICTURE)
+                out.publish(PICTURE)
         return True
 
-    writer.publish(PICTURE)
+    out.publish(PICTURE)
     monkeypatch.setattr(picture, "is_right", overrun_once)
     while viewer.work():
         pass

@@ -102,6 +102,7 @@ def test_the_keys_of_json_are_a_promise() -> None:
     assert model.StreamRow.__struct_fields__ == (
         *("stream_id", "name", "dtype", "shape", "order", "rate_hz", "bytes_per_s", "epoch", "current_seq"),
         *("producer_id", "consumers", "slots", "max_frame_bytes", "region_bytes", "activity_age_s"),
+        "drops",
     )
     assert model.LeaseRow.__struct_fields__ == (
         *("lease_id", "stream_id", "stream", "client_id", "role", "epoch", "age_s", "keepalive_age_s"),
@@ -109,4 +110,5 @@ def test_the_keys_of_json_are_a_promise() -> None:
     )
     assert model.ClientRow.__struct_fields__ == (
         *("client_id", "role", "streams", "leases", "age_s", "keepalive_age_s"),
+        *("lag_frames", "drops_gap", "drops_late"),
     )

@@ -11,8 +11,7 @@ import pytest
 
 from tensor_pool import _native
 from tensor_pool.errors import RegionError
-from tensor_pool.ops.demo.camera import announcement
-from tensor_pool.pool.mapping import ring_address
+from tensor_pool.pool.mapping import announce_ring, ring_address
 from tensor_pool.wire.messages import PayloadPool, ShmPoolAnnounce
 
 
@@ -30,7 +29,7 @@ def address(directory: Path) -> _native.RingAddress:
 
 @pytest.fixture
 def announce(address: _native.RingAddress) -> ShmPoolAnnounce:
-    return announcement(address)
+    return announce_ring(address, producer_id=7, timestamp_ns=1)
 
 
 def test_a_ring_is_found_again_from_its_announce(

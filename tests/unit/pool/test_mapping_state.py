@@ -366,7 +366,7 @@ class TestRevokedProducer:
     def test_only_the_next_epoch_is_mapped(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)
 
-        assert mapping.on_producer_revoked(START + 10) == Unmap("the producer lost its lease")
+        assert mapping.on_producer_revoked(7, START + 10) == Unmap("the producer lost its lease")
         assert hear(mapping, announce(5, START + 20), START + 20) == Ignore(IgnoreReason.SPENT_EPOCH)
         assert mapping.state is MappingPhase.UNMAPPED
         map_epoch(mapping, 6, START + 30)
@@ -380,13 +380,30 @@ class TestRevokedProducer:
         hear(mapping, announce(6, stamp, domain=domain), START)
         mapping.on_mapped(6, pid=1)
 
-        assert mapping.on_producer_revoked(START - 1) is None
+        assert mapping.on_producer_revoked(7, START - 1) is None
         assert mapping.epoch == 6
-        assert isinstance(mapping.on_producer_revoked(START), Unmap)
+        assert isinstance(mapping.on_producer_revoked(7, START), Unmap)
 
     def test_nothing_is_lost_that_is_not_mapped(self, mapping: MappingState) -> None:
-        assert mapping.on_producer_revoked(START) is None
+        assert mapping.on_producer_revoked(7, START) is None
         assert isinstance(hear(mapping, announce(5)), Map)
+
+    def test_a_notice_for_an_earlier_producer_changes_nothing(self, mapping: MappingState) -> None:
+        """Who was stopped for longer than its lease is told of its end when the next one publishes."""
+        map_epoch(mapping, 5)
+
+        assert mapping.on_producer_revoked(8, START + 10) is None
+        assert mapping.epoch == 5
+
+    def test_a_notice_while_the_producer_is_not_known_spends_nothing(self, mapping: MappingState) -> None:
+        unknown = msgspec.structs.replace(announce(5), producer_id=0)
+        hear(mapping, unknown)
+        mapping.on_mapped(5, pid=1)
+
+        assert isinstance(mapping.on_producer_revoked(8, START + 10), Unmap)
+        assert isinstance(hear(mapping, announce(5, START + 20), START + 20), Map), "it is another's epoch"
+        mapping.on_mapped(5, pid=1)
+        assert mapping.on_producer_revoked(8, START + 30) is None
 
 
 class TestExpiry:

@@ -123,6 +123,12 @@ pub unsafe extern "C" fn tp_ring_uri(
     call(|| {
         // SAFETY: by the contract of the interface.
         let directory = unsafe { text(directory, "directory") }?;
+        if flags & !(CREATE_SPARSE | CREATE_HUGEPAGES) != 0 {
+            return Err(Failure::argument(format!("unknown flags {flags:#x}")));
+        }
+        if pool_id > u16::MAX.into() {
+            return Err(Failure::argument(format!("pool id {pool_id} is above 65535")));
+        }
         let name = if pool_id < 0 { "header.ring".to_owned() } else { format!("{pool_id}.pool") };
         let path = Path::new(directory).join(name);
         let uri = RegionUri::format(&path.to_string_lossy(), flags & CREATE_HUGEPAGES != 0)?;

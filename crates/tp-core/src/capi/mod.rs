@@ -101,7 +101,7 @@ impl From<ClaimError> for Failure {
     fn from(error: ClaimError) -> Self {
         let status = match error {
             ClaimError::TooLarge { .. } => Status::TooLarge,
-            ClaimError::Tensor(_) | ClaimError::Extent { .. } => Status::Layout,
+            ClaimError::Tensor(_) | ClaimError::Extent { .. } | ClaimError::Length { .. } => Status::Layout,
             ClaimError::Open(_)
             | ClaimError::Full(_)
             | ClaimError::Seq { .. }

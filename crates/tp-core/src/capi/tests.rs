@@ -324,6 +324,8 @@ fn garbage_is_an_error_with_a_reason() {
         expect(tp_ring_create(dir, &address, 0, 4), S::Argument, "flags");
         expect(tp_ring_uri(c"a".as_ptr(), -1, 0, out.as_mut_ptr(), 80), S::Uri, "absolute");
         expect(tp_ring_uri(c"/a".as_ptr(), -1, 0, out.as_mut_ptr(), 28), S::Argument, "needs 29");
+        expect(tp_ring_uri(c"/a".as_ptr(), 1, 4, out.as_mut_ptr(), 80), S::Argument, "flags");
+        expect(tp_ring_uri(c"/a".as_ptr(), 65_536, 0, out.as_mut_ptr(), 80), S::Argument, "65535");
         assert!(out.iter().all(|c| *c == 0x55));
         expect(tp_ring_uri(c"/a".as_ptr(), -1, 0, out.as_mut_ptr(), 29), S::Ok, "");
         assert_eq!(CStr::from_ptr(out.as_ptr()), c"shm:file?path=/a/header.ring");
@@ -404,6 +406,19 @@ fn padding_behind_the_tensor_is_the_readers_choice() {
             }
             tp_reader_close(reader);
         }
+        tp_writer_close(writer);
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_told() {
+    let ring = Ring::new(64);
+    let writer = ring.writer(64);
+    let path = ring.texts[0].to_str().unwrap().to_owned() + "/1.pool";
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
+    // SAFETY: as above; nothing touches the pool.
+    unsafe {
+        expect(tp_writer_prefault(writer), S::NoSpace, "no memory behind the files");
         tp_writer_close(writer);
     }
 }

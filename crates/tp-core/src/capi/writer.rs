@@ -119,8 +119,9 @@ pub unsafe extern "C" fn tp_writer_max_length(writer: *const CWriter, out: *mut 
 pub unsafe extern "C" fn tp_writer_prefault(writer: *const CWriter) -> c_int {
     call(|| {
         // SAFETY: by the contract of the interface.
-        unsafe { lock(writer) }?.ring.prefault();
-        Ok(Status::Ok)
+        let prefaulted = unsafe { lock(writer) }?.ring.memory().prefault();
+        let failed = |error| Failure(Status::NoSpace, format!("no memory behind the files: {error}"));
+        prefaulted.map(|()| Status::Ok).map_err(failed)
     })
 }
 

@@ -149,11 +149,17 @@ impl Mapping {
         }
     }
 
-    /// Makes every page present, so that the first frames don't pay for it (decision D19). Best effort.
-    pub fn prefault(&self) {
+    /// Makes every page present, so that the first frames don't pay for it (decision D19).
+    ///
+    /// Fails where touching a page would kill the process: there is no memory for it, or the file was cut off. Before
+    /// Linux 5.14 there is no such call, and nothing happens.
+    pub fn prefault(&self) -> rustix::io::Result<()> {
         let advice = self.populate_advice();
         // SAFETY: populating changes no contents.
-        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) };
+        match unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) } {
+            Err(rustix::io::Errno::INVAL) => Ok(()),
+            done => done,
+        }
     }
 
     /// Is there still a file behind the first page? Whoever touches a page that was cut off is killed; asking the

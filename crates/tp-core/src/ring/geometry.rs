@@ -12,7 +12,7 @@ use crate::uri::RegionUri;
 pub const MAX_POOLS: usize = 256;
 
 /// One payload pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pool {
     /// Its id, unique in the ring.
     pub pool_id: u16,
@@ -21,7 +21,7 @@ pub struct Pool {
 }
 
 /// The numbers of a ring.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// Pool stream.
     pub stream_id: u32,
@@ -76,7 +76,7 @@ impl Geometry {
 }
 
 /// A ring as it is announced: its numbers and where its files are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RingAddress {
     /// The numbers.
     pub geometry: Geometry,

@@ -84,7 +84,7 @@ fn memory_can_be_prepared_without_the_writer() {
     let memory = writer.memory();
     assert_eq!(memory.len_bytes(), (64 + 8 * 256) + (64 + 8 * 64) + (64 + 8 * 4096));
     drop(writer);
-    memory.prefault();
+    memory.prefault().unwrap();
     // Whether so little may be locked depends on the machine; either way it is an answer.
     let _ = memory.lock();
 }

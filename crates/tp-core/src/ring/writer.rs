@@ -49,11 +49,19 @@ pub enum ClaimError {
     /// The tensor can't be described in a slot.
     #[error("the tensor can't be described: {}", .0.label())]
     Tensor(DropReason),
-    /// The tensor is larger than the claimed payload.
-    #[error("the tensor needs {need} bytes, {claimed} were claimed")]
+    /// The tensor is larger than its payload.
+    #[error("the tensor needs {need} bytes, the payload has {length}")]
     Extent {
         /// Bytes from the first to the last element.
         need: u64,
+        /// Bytes of the payload.
+        length: u32,
+    },
+    /// The payload is larger than its claim.
+    #[error("a payload of {length} bytes, {claimed} were claimed")]
+    Length {
+        /// Bytes of the payload.
+        length: u32,
         /// Bytes claimed.
         claimed: u32,
     },
@@ -79,12 +87,15 @@ pub struct Claim {
 pub struct RingMemory(Vec<Arc<Mapping>>);
 
 impl RingMemory {
-    /// Asks for huge pages and touches every page now rather than in the first frames. Best effort.
-    pub fn prefault(&self) {
-        for mapping in &self.0 {
+    /// Asks for huge pages and touches every page now rather than in the first frames.
+    ///
+    /// # Errors
+    /// There is not enough memory behind the files, which may be sparse; or a file was cut off.
+    pub fn prefault(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|mapping| {
             mapping.advise_hugepages();
-            mapping.prefault();
-        }
+            Ok(mapping.prefault()?)
+        })
     }
 
     /// Keeps every page in memory until the ring is unmapped.
@@ -164,11 +175,6 @@ impl RingWriter {
     /// The memory of the ring, to be prepared while frames are already written.
     pub fn memory(&self) -> RingMemory {
         RingMemory(self.pools.iter().chain([&self.header]).map(Arc::clone).collect())
-    }
-
-    /// Touches every page now rather than in the first frames.
-    pub fn prefault(&self) {
-        self.memory().prefault();
     }
 
     fn commit_word(&self, seq: u64) -> &AtomicU64 {
@@ -316,9 +322,9 @@ impl RingWriter {
 
 /// Do the elements fit the payload, and the payload the claim?
 fn check_extent(header: &FrameHeader, claimed: u32) -> Result<(), ClaimError> {
-    let need = header.tensor.extent_bytes();
-    if need <= header.values_len_bytes.into() && header.values_len_bytes <= claimed {
-        return Ok(());
+    let (need, length) = (header.tensor.extent_bytes(), header.values_len_bytes);
+    if need > length.into() {
+        return Err(ClaimError::Extent { need, length });
     }
-    Err(ClaimError::Extent { need: need.max(header.values_len_bytes.into()), claimed })
+    if length > claimed { Err(ClaimError::Length { length, claimed }) } else { Ok(()) }
 }

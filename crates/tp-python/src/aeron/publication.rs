@@ -54,8 +54,12 @@ impl AeronPublication {
             Err(OfferError::AdminAction) => Ok(-3),
             Err(OfferError::MaxPositionExceeded) => Ok(-5),
             Err(OfferError::Closed) => Err(raise(py, tp_aeron::Error::Closed("publication"))),
-            Err(error @ OfferError::TooLong { .. }) => {
-                let hint = "a longer term-length of the channel allows longer messages, up to 16 MiB";
+            Err(error @ OfferError::TooLong { max, .. }) => {
+                let hint = if max < self.publication.constants().max_message_bytes {
+                    "offer() sends longer messages, in pieces"
+                } else {
+                    "a longer term-length of the channel allows longer messages, up to 16 MiB"
+                };
                 Err(errors::TRANSPORT.new_err(py, error.to_string(), Some(hint)))
             }
             Err(OfferError::Error(error)) => Err(raise(py, error)),

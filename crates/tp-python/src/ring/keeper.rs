@@ -1,14 +1,12 @@
 //! Showing that a ring is alive.
 
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tp_aeron::OwnerProcess;
-use tp_core::region::BaseDirs;
 
-use super::address::RingAddress;
+use super::address::{BaseDirPaths, RingAddress};
 use super::check_owner;
 use crate::border::{lock, released};
 use crate::errors;
@@ -28,8 +26,8 @@ pub struct RingKeeper {
 impl RingKeeper {
     #[new]
     #[pyo3(signature = (address, *, base_dirs))]
-    fn new(py: Python<'_>, address: &RingAddress, base_dirs: Vec<PathBuf>) -> PyResult<Self> {
-        let open = || tp_core::ring::RingKeeper::open(&address.0, &BaseDirs::open(&base_dirs)?);
+    fn new(py: Python<'_>, address: &RingAddress, base_dirs: BaseDirPaths) -> PyResult<Self> {
+        let open = || tp_core::ring::RingKeeper::open(&address.0, &base_dirs.open()?);
         let keeper = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         let (keeper, owner) = (Mutex::new(Some(keeper)), OwnerProcess::current());
         Ok(Self { keeper, owner, address: address.clone() })

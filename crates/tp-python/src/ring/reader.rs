@@ -1,6 +1,5 @@
 //! The reader of a ring.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,10 +10,10 @@ use pyo3::types::{PyDict, PyTuple};
 use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
-use tp_core::region::{BaseDirs, Mapping};
+use tp_core::region::Mapping;
 use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
 
-use super::address::RingAddress;
+use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
 use super::prefix::FramePrefix;
 use super::{check_owner, numpy};
@@ -94,7 +93,7 @@ impl RingReader {
     fn new(
         py: Python<'_>,
         address: &RingAddress,
-        base_dirs: Vec<PathBuf>,
+        base_dirs: BaseDirPaths,
         mode: &str,
         relaxed_stride: bool,
     ) -> PyResult<Self> {
@@ -106,7 +105,7 @@ impl RingReader {
             }
         };
         numpy::load(py)?;
-        let open = || AnyReader::open(&address.0, &BaseDirs::open(&base_dirs)?, mode, relaxed_stride);
+        let open = || AnyReader::open(&address.0, &base_dirs.open()?, mode, relaxed_stride);
         let source = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),

@@ -1,20 +1,20 @@
 //! The writer of a ring.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tp_aeron::{ExclusivePublication, OfferError, OwnerProcess};
 use tp_core::clock::monotonic_ns;
 use tp_core::hot::FrameDescriptor;
 use tp_core::layout::MAX_DIMS;
-use tp_core::region::BaseDirs;
 use tp_core::ring::ClaimError;
 use tp_core::slot::FrameHeader;
 use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 
-use super::address::RingAddress;
+use super::address::{BaseDirPaths, RingAddress};
 use super::buffers::Incoming;
 use super::claim::Claim;
 use super::{check_owner, numpy};
@@ -154,15 +154,15 @@ impl RingWriter {
     fn new(
         py: Python<'_>,
         address: &RingAddress,
-        base_dirs: Vec<PathBuf>,
-        descriptors: Option<&AeronPublication>,
+        base_dirs: BaseDirPaths,
+        descriptors: Option<&Bound<'_, PyAny>>,
         stamp_descriptors: bool,
     ) -> PyResult<Self> {
         numpy::load(py)?;
-        let open = || tp_core::ring::RingWriter::open(&address.0, &BaseDirs::open(&base_dirs)?);
+        let descriptors = descriptors.map(publication).transpose()?;
+        let open = || tp_core::ring::RingWriter::open(&address.0, &base_dirs.open()?);
         let ring = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         let max_payload_bytes = ring.max_payload_bytes();
-        let descriptors = descriptors.map(AeronPublication::handle);
         let publisher =
             Publisher { ring, descriptors, stamp_descriptors, counts: DescriptorCounts::default() };
         Ok(Self {
@@ -280,11 +280,15 @@ impl RingWriter {
     fn prefault(&self, py: Python<'_>, lock: bool) -> PyResult<()> {
         self.check(py)?;
         let memory = self.publisher.with(py, |publisher| Ok(publisher.ring.memory()))?;
-        let prepare = || {
-            memory.prefault();
-            if lock { memory.lock() } else { Ok(()) }
-        };
-        released(py, prepare).map_err(|failure| {
+        released(py, || memory.prefault()).map_err(|failure| {
+            let message = format!("there is no memory for all {} bytes: {failure}", memory.len_bytes());
+            let hint = "use fewer or smaller slots, or free memory there (df -h shows it)";
+            errors::REGION_FULL.new_err(py, message, Some(hint))
+        })?;
+        if !lock {
+            return Ok(());
+        }
+        released(py, || memory.lock()).map_err(|failure| {
             let message = format!("{} bytes can't be locked in memory: {failure}", memory.len_bytes());
             let hint = "raise the limit (`ulimit -l`, LimitMEMLOCK= of a service), or do without the lock";
             errors::REGION.new_err(py, message, Some(hint))
@@ -343,6 +347,16 @@ impl RingWriter {
         let state = if self.closed(py) { "closed" } else { "open" };
         format!("<RingWriter of stream {}, {state}>", self.address.0.geometry.stream_id)
     }
+}
+
+/// The native publication, also behind that of `tensor_pool.transport`.
+fn publication(given: &Bound<'_, PyAny>) -> PyResult<ExclusivePublication> {
+    let behind = given.getattr(intern!(given.py(), "native"));
+    let native = behind.as_ref().unwrap_or(given).cast::<AeronPublication>().map_err(|_| {
+        let kind = given.get_type().name().map_or("?".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!("descriptors is a {kind}, not an AeronPublication"))
+    })?;
+    Ok(native.get().handle())
 }
 
 fn parse_dtype(py: Python<'_>, number: i16) -> PyResult<Dtype> {

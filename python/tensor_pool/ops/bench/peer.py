@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from tensor_pool.config import load_config
+from tensor_pool.errors import TensorPoolError
 from tensor_pool.host.connection import connect
 from tensor_pool.ops.bench.plan import STREAM, BenchPlan, PeerReport
 from tensor_pool.runtime import Histogram
@@ -38,12 +39,15 @@ def main(arguments: list[str]) -> None:
     """Runs a process of the plan."""
     role, text = arguments
     plan = msgspec.json.decode(text, type=BenchPlan)
-    config = load_config(Path(plan.config_file), environ={}, search=False)
-    with connect(config=config, name=f"bench {role}") as pool:
-        if role == "producer":
-            _produce(pool, plan)
-        else:
-            _consume(pool)
+    try:
+        config = load_config(Path(plan.config_file), environ={}, search=False)
+        with connect(config=config, name=f"bench {role}") as pool:
+            if role == "producer":
+                _produce(pool, plan)
+            else:
+                _consume(pool)
+    except TensorPoolError as e:
+        _say(PeerReport(role=role, event="failed", error=e.message, hint=e.hint))
 
 
 def _say(report: PeerReport) -> None:

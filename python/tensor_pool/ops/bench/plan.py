@@ -57,7 +57,7 @@ class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
 
     role: str
     event: str
-    """``ready``, ``progress`` or ``done``."""
+    """``ready``, ``progress``, ``done`` or ``failed``."""
     frames: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -67,6 +67,9 @@ class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
     p99_us: float | None = None
     p999_us: float | None = None
     max_us: float | None = None
+    error: str = ""
+    """Why it failed."""
+    hint: str | None = None
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +110,8 @@ def measure_memcpy(frame_bytes: int, slots: int, *, seconds: float = _MEMCPY_S) 
     """
     import numpy as np  # noqa: PLC0415 - the plan itself needs none
 
-    slots = max(1, min(slots, _MOST_MEMCPY_BYTES // frame_bytes))
+    frame_bytes = min(frame_bytes, _MOST_MEMCPY_BYTES)
+    slots = min(slots, _MOST_MEMCPY_BYTES // frame_bytes)
     source = np.ones(frame_bytes, np.uint8)
     target = np.zeros((slots, frame_bytes), np.uint8)
     target[:] = 1  # its pages exist from now on, as those of a ring do

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Peer", "result", "run_bench"]
 
 _PATIENCE_S: Final = 30.0
-_END_S: Final = 5.0
+_END_S: Final = 2.0
 
 
 class Peer(Closing):
@@ -72,16 +72,20 @@ class Peer(Closing):
         """What it has said.
 
         Raises:
-            TensorPoolError: It ended.
+            TensorPoolError: It failed, and says why; or it ended without a word.
         """
         data = os.read(self.fileno(), 65536)
         if not data:
             raise TensorPoolError(
                 f"the {self.role} of the benchmark ended with exit code {self._process.wait()}",
-                hint="what it wrote stands above; smaller --bytes or fewer --slots need less memory",
+                hint="what it wrote stands above",
             )
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [msgspec.json.decode(line, type=PeerReport) for line in lines]
+        reports = [msgspec.json.decode(line, type=PeerReport) for line in lines]
+        for report in reports:
+            if report.event == "failed":
+                raise TensorPoolError(f"the {self.role} failed: {report.error}", hint=report.hint)
+        return reports
 
     def close(self) -> None:
         """Ends it; may be called again."""

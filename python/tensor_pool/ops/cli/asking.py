@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from tensor_pool.host.aeron import connect, open_media_driver
+from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.listening import qos_listener
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.pool.config import ClientSection
@@ -49,7 +50,7 @@ def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(0.01, 3600),
+        type=FiniteFloat(0.01, 3600),
         default=_TIMEOUT_S,
         show_default=True,
         metavar="SECONDS",

@@ -10,6 +10,7 @@ import msgspec
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
+from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +122,8 @@ def _run(config: Config, output_format: OutputFormat, plan: BenchPlan) -> None:
         raise click.UsageError(f"--slots {plan.slots} is not a power of two")
     from tensor_pool.ops.bench.run import run_bench  # noqa: PLC0415 - help needs none of it
 
+    if not config.is_set("log.level"):
+        logs.configure("warning", config.log.format)  # that drivers of its own begin and end is no news
     click.echo(
         f"{plan.mode}: {plan.frame_bytes} bytes, {plan.slots} slots, "
         f"{'as fast as it goes' if plan.rate_hz is None else f'{plan.rate_hz:g} Hz'}, {plan.seconds:g} s ...",

@@ -7,33 +7,35 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import config_options
+from tensor_pool.ops.cli.options import FiniteFloat, config_options
+from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.ops.demo.viewer import Viewer
 
-__all__ = ["demo"]
+__all__ = ["demo", "print_summary"]
 
 _NS_PER_US: Final = 1_000
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 3600), help="How long.")
-@click.option(
-    "--rate", default=60.0, show_default=True, type=click.FloatRange(1, 1000), help="Frames a second."
-)
+@click.option("--seconds", default=5.0, show_default=True, type=FiniteFloat(0.1, 3600), help="How long.")
+@click.option("--rate", default=60.0, show_default=True, type=FiniteFloat(1, 1000), help="Frames a second.")
 @config_options
 @click.pass_context
 def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> None:
     """Pass tensors between two processes, now.
 
     A synthetic camera runs in a process of its own. It draws 1920 x 1080 pictures straight into shared
-    memory; this process finds them through Aeron and checks every pixel where it lies. Kill the camera
-    (its process id is printed) to see what the viewer makes of it. The media driver runs in this process
+    memory; this process looks at each where it lies and checks every pixel. Kill the camera (its process id
+    is printed) to see what the viewer makes of it. The media driver and the SHM driver run in this process
     too, in a temporary directory unless --aeron-dir or the configuration names one.
     """
     from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
+
+    if not config.is_set("log.level"):
+        logs.configure("warning", config.log.format)  # the demo tells by itself what goes on
 
     def on_start(pid: int, base_dir: str) -> None:
         click.echo(
@@ -42,14 +44,13 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
 
     seen = viewer.run(
-        config.aeron,
-        config.streams,
+        config,
         seconds=seconds,
         rate_hz=rate,
         on_start=on_start,
         on_second=_print_progress,
     )
-    _print_summary(seen)
+    print_summary(seen)
     ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 
@@ -65,8 +66,10 @@ def _print_progress(seen: Viewer) -> None:
     )
 
 
-def _print_summary(seen: Viewer) -> None:
+def print_summary(seen: Viewer) -> None:
+    """What the viewer saw, and how the camera ended."""
     from tensor_pool.ops.demo import picture  # noqa: PLC0415 - see above
+    from tensor_pool.ops.demo.viewer import PATIENCE_S  # noqa: PLC0415
 
     outcome = seen.outcome
     if seen.last_picture is not None:
@@ -78,6 +81,11 @@ def _print_summary(seen: Viewer) -> None:
         )
         click.echo(
             "a frame it was drawing at that moment stays marked as unfinished, and no reader accepts it"
+        )
+    elif outcome.silent:
+        click.echo(
+            f"the camera (process {outcome.camera_pid}) took no picture for {PATIENCE_S:g} s and was ended; "
+            "stopped, perhaps (Ctrl-Z, kill -STOP)?"
         )
     elif outcome.camera_exit != 0:
         click.echo(f"the camera (process {outcome.camera_pid}) ended with exit code {outcome.camera_exit}")

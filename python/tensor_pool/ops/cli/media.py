@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from tensor_pool.host.aeron import aeron_dir, media_driver_options
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
 from tensor_pool.transport.media_main import serve
@@ -45,14 +45,14 @@ def media() -> None:
 )
 @click.option(
     "--idle-max-sleep-ms",
-    type=float,
+    type=FiniteFloat(min=0, min_open=True),
     default=DEFAULT_OPTIONS.idle_max_sleep_ms,
     show_default=True,
     help="The longest sleep of backoff: shorter answers faster, longer costs less.",
 )
 @click.option(
     "--client-liveness-ms",
-    type=float,
+    type=FiniteFloat(min=0, min_open=True),
     default=DEFAULT_OPTIONS.client_liveness_ms,
     show_default=True,
     help="A client that shows no life for this long is dropped.",

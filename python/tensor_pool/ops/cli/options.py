@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +15,7 @@ from tensor_pool.runtime import logs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["config_options", "format_option"]
+__all__ = ["FiniteFloat", "config_options", "format_option"]
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
@@ -39,6 +40,32 @@ def format_option(*formats: str, default: str = "table") -> Callable[[CommandT],
     )
 
 
+class FiniteFloat(click.FloatRange):
+    """A number within bounds; unlike `click.FloatRange` it takes neither "nan" nor "inf".
+
+    Example:
+        >>> FiniteFloat(0, 10).convert("nan", None, None)
+        Traceback (most recent call last):
+        click.exceptions.BadParameter: 'nan' is not a finite number.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See `click.ParamType.convert`."""
+        number: float = click.FLOAT.convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return float(super().convert(value, param, ctx))
+
+
+class _DirectoryName(click.Path):
+    """Not the empty text, which would become the current directory: mostly a variable that is not set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("the name is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--config``, ``--set`` and ``--aeron-dir`` to a command.
 
@@ -60,7 +87,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--aeron-dir",
-        type=click.Path(resolve_path=True),
+        type=_DirectoryName(resolve_path=True),
         metavar="DIR",
         help="Directory of the media driver; same as --set aeron.dir=DIR.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.errors import raised_at
+from tensor_pool.errors import NoMediaDriverError, raised_at
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.stop_signals import StopSignals
 
@@ -28,4 +28,4 @@ def serve_until_stopped(service: Driver) -> int:
     if service.error is None:
         return exit_codes.OK  # it was asked to end
     click.echo(f"the driver ended: {service.error} ({raised_at(service.error)})", err=True)
-    return exit_codes.PROBLEMS
+    return exit_codes.NO_DRIVER if isinstance(service.error, NoMediaDriverError) else exit_codes.PROBLEMS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ _LONGEST_LINE: Final = 400
 )
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only messages of this name.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many messages.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0, max=1e9, min_open=True), help="End after so many seconds."
-)
+@click.option("--seconds", type=FiniteFloat(min=0, max=1e9, min_open=True), help="End after so many seconds.")
 @format_option()
 @config_options
 def tap(

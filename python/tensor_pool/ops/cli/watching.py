@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.cli.output import print_rows
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def watch_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--interval",
-            type=click.FloatRange(0.1, 3600),
+            type=FiniteFloat(0.1, 3600),
             default=1.0,
             show_default=True,
             metavar="SECONDS",

@@ -12,7 +12,7 @@ from tensor_pool.pool.mapping.actions import (
     Remap,
     Unmap,
 )
-from tensor_pool.pool.mapping.announced import ring_address, untimely
+from tensor_pool.pool.mapping.announced import announce_ring, payload_pools, ring_address, untimely
 from tensor_pool.pool.mapping.state import MappingState
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "Refresh",
     "Remap",
     "Unmap",
+    "announce_ring",
+    "payload_pools",
     "ring_address",
     "untimely",
 ]

@@ -7,18 +7,48 @@ checked here, before any file is looked at. That its files are what it says is c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensor_pool import _native
 from tensor_pool.errors import RegionError
 from tensor_pool.pool.mapping.actions import IgnoreReason
-from tensor_pool.wire.messages import ClockDomain
+from tensor_pool.wire.messages import ClockDomain, PayloadPool, ShmPoolAnnounce
 from tensor_pool.wire.shm import LAYOUT_VERSION, SLOT_BYTES
 
-if TYPE_CHECKING:
-    from tensor_pool.wire.messages import ShmPoolAnnounce
+__all__ = ["announce_ring", "payload_pools", "ring_address", "untimely"]
 
-__all__ = ["ring_address", "untimely"]
+
+def payload_pools(address: _native.RingAddress) -> tuple[PayloadPool, ...]:
+    """The pools of a ring as announces and attach responses carry them [DRV-8-2]."""
+    return tuple(PayloadPool(number, address.nslots, stride, uri) for number, stride, uri in address.pools)
+
+
+def announce_ring(
+    address: _native.RingAddress,
+    *,
+    producer_id: int,
+    timestamp_ns: int,
+    clock_domain: ClockDomain = ClockDomain.MONOTONIC,
+) -> ShmPoolAnnounce:
+    """What everybody may know of a ring; `ring_address` goes back.
+
+    Example:
+        >>> address = _native.RingAddress(
+        ...     stream_id=10000, epoch=5, nslots=8, header_uri="shm:file?path=/dev/shm/header.ring",
+        ...     pools=[(1, 4096, "shm:file?path=/dev/shm/1.pool")])
+        >>> ring_address(announce_ring(address, producer_id=7, timestamp_ns=1)) == address
+        True
+    """
+    return ShmPoolAnnounce(
+        stream_id=address.stream_id,
+        producer_id=producer_id,
+        epoch=address.epoch,
+        announce_timestamp_ns=timestamp_ns,
+        announce_clock_domain=clock_domain,
+        layout_version=LAYOUT_VERSION,
+        header_nslots=address.nslots,
+        header_slot_bytes=SLOT_BYTES,
+        payload_pools=payload_pools(address),
+        header_region_uri=address.header_uri,
+    )
 
 
 def ring_address(announce: ShmPoolAnnounce) -> _native.RingAddress:

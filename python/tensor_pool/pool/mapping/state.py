@@ -85,6 +85,7 @@ class MappingState:
         self._spent_epoch: int | None = None
         self._fresh_ns = 0
         self._announced_ns = 0
+        self._producer_id = 0
         self._attempt: _Attempt | None = None
         self._rejected: OrderedDict[ShmPoolAnnounce, int] = OrderedDict()
 
@@ -140,6 +141,7 @@ class MappingState:
         if self._mapped == address:
             # Same epoch, same regions: nothing may be reset (decision L5, pitfall 5).
             self._fresh_ns = received_ns
+            self._producer_id = announce.producer_id or self._producer_id
             self.remap_pending = False
             return Refresh()
         content = _without_time(announce)
@@ -213,6 +215,7 @@ class MappingState:
         self._highest_epoch = epoch
         self._fresh_ns = attempt.received_ns
         self._announced_ns = attempt.sent_ns
+        self._producer_id = attempt.content.producer_id
         self._phase = MappingPhase.MAPPED
         self.remap_pending = False
         self.failure = None
@@ -266,18 +269,25 @@ class MappingState:
         self._phase = MappingPhase.UNMAPPED if self._shm_allowed else MappingPhase.FALLBACK
         return Unmap(reason)
 
-    def on_producer_revoked(self, revoked_ns: int) -> Unmap | None:
+    def on_producer_revoked(self, client_id: int, revoked_ns: int) -> Unmap | None:
         """The stream's producer lost its lease: only a later epoch may be mapped [DRV-4.9-9].
 
         The notice and the announce of the next epoch travel on different streams. A notice older than what is
-        mapped came late or from a lingering log, and changes nothing (decision L11).
+        mapped came late or from a lingering log, and changes nothing (decision L11). Nor does one for another
+        producer than that of the mapped epoch: who goes on after having been stopped is told again that its
+        lease is gone (decision D18), while its successor is well.
 
         Args:
+            client_id: Whose lease it was.
             revoked_ns: The notice's own time stamp, monotonic.
         """
         if self._mapped is None or revoked_ns < self._announced_ns:
             return None
-        return self.on_lost("the producer lost its lease", spend_epoch=True)
+        if self._producer_id not in (0, client_id):
+            return None
+        # An attach response does not tell who produces. Until an announce does, the epoch may turn out to be
+        # somebody else's: then the next announce maps it again.
+        return self.on_lost("the producer lost its lease", spend_epoch=self._producer_id == client_id)
 
     def on_sequence_regression(self) -> Unmap:
         """Sequence numbers went back inside the mapped epoch: the next announce maps anew (decision L1)."""

@@ -13,9 +13,9 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tensor_pool import wire
-from tensor_pool.errors import ClosedError
+from tensor_pool.errors import ClosedError, TensorPoolError
 from tensor_pool.pool.sessions.once import Once
-from tensor_pool.runtime import Periodic
+from tensor_pool.runtime import Periodic, StopAgent
 from tensor_pool.transport import OfferResult, retry_for
 from tensor_pool.wire.messages import (
     ConsumerConfig,
@@ -43,11 +43,11 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tensor_pool.config import StreamsSection
     from tensor_pool.runtime import Clock
-    from tensor_pool.transport import Client, Header, Publication, Subscription
+    from tensor_pool.transport import Client, Header, Publication, Subscribe, Subscription
     from tensor_pool.wire import Message
 
 __all__ = ["ClientAgent", "Session"]
@@ -116,7 +116,7 @@ class ClientAgent:
         streams: StreamsSection,
         *,
         clock: Clock,
-        subscribe: Callable[[str, int, Iterable[type[Message]]], Subscription] | None = None,
+        subscribe: Subscribe | None = None,
     ) -> None:
         self.clock = clock
         self._subscribe = subscribe or (
@@ -137,6 +137,8 @@ class ClientAgent:
         self._listening_to: Subscription | None = None
         self._header: Header | None = None
         self._router = self._make_router()
+        self.lost: TensorPoolError | None = None
+        """Why the connection is gone for good, if it is."""
         self.heard_driver_ns: int | None = None
         """When a driver was last heard: an announce, or an answer."""
 
@@ -164,8 +166,12 @@ class ClientAgent:
         self.publication(s.control_channel, s.control_stream_id)
 
     def do_work(self) -> int:
-        """One round: what programs asked for, what came, what is due."""
-        self._client.check()
+        """One round: what programs asked for, what came, what is due.
+
+        Raises:
+            StopAgent: The connection is lost.
+        """
+        self._check_connection()
         work = self._run_submitted()
         for subscription in tuple(self._subscriptions):
             work += self._take_all(subscription)
@@ -180,6 +186,15 @@ class ClientAgent:
             session.step(now_ns)
         return work
 
+    def _check_connection(self) -> None:
+        """Nothing brings a lost client back: programs are told now, and told why."""
+        try:
+            self._client.check()
+        except TensorPoolError as e:
+            _LOG.error("the connection is lost: %s", e.message)
+            self.lost = e
+            raise StopAgent from e
+
     def _take_all(self, subscription: Subscription) -> int:
         """Everything that waits, within reason."""
         self._listening_to = subscription
@@ -193,15 +208,20 @@ class ClientAgent:
 
     def on_close(self) -> None:
         """Tells all sessions that nothing more will come."""
-        self._run_submitted()
-        for waiting in self._awaiting.values():
-            if isinstance(waiting, Once):
-                waiting.fail(self._closed_error())
-        for session in list(self._sessions):
-            session.on_client_lost(self._closed_error())
+        try:
+            self._run_submitted()
+        finally:
+            for waiting in self._awaiting.values():
+                if isinstance(waiting, Once):
+                    waiting.fail(self.end_error())
+            for session in list(self._sessions):
+                session.on_client_lost(self.end_error())
 
-    def _closed_error(self) -> ClosedError:
-        return ClosedError("the pool was closed", hint="connect again with tensor_pool.connect()")
+    def end_error(self) -> TensorPoolError:
+        """Why nothing works any more."""
+        return self.lost or ClosedError(
+            "the pool was closed", hint="connect again with tensor_pool.connect()"
+        )
 
     def _run_submitted(self) -> int:
         done = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import _native
-from tensor_pool.errors import RegionError, TensorPoolError
+from tensor_pool.errors import NoStreamError, RegionError, TensorPoolError
 from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
@@ -98,6 +98,8 @@ class ConsumerSession(StreamSession):
         self.skipped = 0
         self.last_seq: int | None = None
         self.dead: BaseException | None = None
+        self.refusal: TensorPoolError | None = None
+        """Why there will be no frames, as long as the stream's authority does not change its mind."""
         self._tracker = ProgressTracker(0)
         self._mapping: MappingState | None = None
         self._ids = IdCollision(0, context.agent.client_id())
@@ -195,6 +197,7 @@ class ConsumerSession(StreamSession):
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
+            self.ledger.forget_ring()
             old.revoke()
         if old is not reader:
             self._tell_users()
@@ -215,7 +218,8 @@ class ConsumerSession(StreamSession):
             case ShmLeaseRevoked(role=Role.PRODUCER):
                 # No frame of an epoch whose producer is gone, until the next one is announced [DRV-4.9-9].
                 if self._mapping is not None:
-                    self._act(self._mapping.on_producer_revoked(message.timestamp_ns), now_ns)
+                    lost = self._mapping.on_producer_revoked(message.client_id, message.timestamp_ns)
+                    self._act(lost, now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
                 if self.attachment.stream_id is None:
                     # Without a driver, names are what producers say they are.
@@ -252,6 +256,7 @@ class ConsumerSession(StreamSession):
         if self._mapping is not None:
             action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
             self._act(action, now_ns)
+        self.refusal = None if config.use_shm else _no_shared_memory(self.wish, config.payload_fallback_uri)
         self.streams.on_config(config)
 
     def _act(self, action: MappingAction | None, now_ns: int) -> None:
@@ -295,7 +300,9 @@ class ConsumerSession(StreamSession):
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
         if self._hello_timer.due(now_ns):
+            self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
+            self._fault_point("after_hello")
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,
@@ -336,6 +343,7 @@ class ConsumerSession(StreamSession):
             drops_by_reason=dict(reasons),
             thinned=0 if self.gate is None else self.gate.refused,
             resyncs=self.resyncs,
+            descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(self.ledger.delivered),
             announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
             remaps=0 if mapping is None else mapping.remaps,
@@ -344,3 +352,17 @@ class ConsumerSession(StreamSession):
             epoch=None if mapping is None else mapping.epoch,
             last_seq=self.last_seq,
         )
+
+
+def _no_shared_memory(wish: StreamWish, fallback_uri: str) -> NoStreamError:
+    """Why a consumer that may not use shared memory gets nothing [WIRE-10.1.3-3]."""
+    if not fallback_uri:
+        what = "and no other way is offered"
+        hint = "ask who runs the stream for a fallback, or read it on its own host"
+    elif fallback_uri.startswith("aeron:"):
+        what = f"only from {fallback_uri}"
+        hint = "that needs the bridge, which this version does not have yet"
+    else:
+        what = f"and what is offered instead, {fallback_uri!r}, is not known here"
+        hint = "a fallback is an Aeron channel such as aeron:udp?endpoint=HOST:PORT"
+    return NoStreamError(f"stream {wish.label} may not be read through shared memory, {what}", hint=hint)

@@ -91,6 +91,11 @@ class ConsumerStreams(Closing):
         before, self._regressions = self._regressions, 0 if log is None else log.regressions
         return self._regressions > before
 
+    @property
+    def descriptors_received(self) -> int:
+        """Descriptors of the present epoch on the shared stream."""
+        return 0 if self.log is None else self.log.received
+
     def descriptors_missed(self, delivered: int) -> int:
         """Frames that were found in the ring although no descriptor told of them."""
         return 0 if self.log is None else max(0, delivered - self.log.received)

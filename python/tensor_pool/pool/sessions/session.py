@@ -14,6 +14,7 @@ from tensor_pool.pool.mapping import untimely
 from tensor_pool.pool.sessions.attachment import Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lost, Refused
 from tensor_pool.pool.sessions.once import Once
+from tensor_pool.runtime.faults import fault_point
 from tensor_pool.wire import HEADER_BYTES
 from tensor_pool.wire.messages import (
     NewerShmAttachResponse,
@@ -178,6 +179,8 @@ class StreamSession(abc.ABC):
         messages, events = self.attachment.step(now_ns, sent_ns)
         for message in messages:
             self.agent.send(message, answer_to=self)
+            if self.attachment.state is AttachmentState.ATTACHING:
+                self._fault_point("attach_sent")
         self._apply(events, now_ns)
         self._follow()
         if self.attachment.state is AttachmentState.WAITING:
@@ -230,6 +233,7 @@ class StreamSession(abc.ABC):
         """Gives the lease back."""
         self._stop_keepalive()
         self.drop_ring("closed")
+        self._fault_point("in_detach")
         for message in self.attachment.detach():
             self.agent.send(message)
         self.agent.remove(self)
@@ -262,6 +266,7 @@ class StreamSession(abc.ABC):
                     self.loss_reason = error.message
 
     def _granted(self, lease: Lease, now_ns: int) -> None:
+        self._fault_point("lease_got")
         self._follow()
         if lease.lease_id:
             self._keepalive = self.context.keepalives.start(
@@ -274,6 +279,7 @@ class StreamSession(abc.ABC):
         except TensorPoolError as e:
             self._cannot_open(e, now_ns)
             return
+        self._fault_point("mapped")
         if self.lease_losses:
             self.reconnects += 1
             _LOG.warning("has a lease on stream %s again, epoch %d", self.wish.label, lease.epoch)
@@ -287,6 +293,9 @@ class StreamSession(abc.ABC):
             self.close()
             return
         self._apply(self.attachment.lose(f"its memory can't be used: {error.message}", now_ns), now_ns)
+
+    def _fault_point(self, step: str) -> None:
+        fault_point(f"{self.wish.role.name.lower()}.{step}")
 
     def _follow(self) -> None:
         if self.attachment.stream_id != self._followed and self.attachment.stream_id:

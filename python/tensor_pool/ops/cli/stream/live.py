@@ -14,7 +14,7 @@ from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.asking import open_pool
 from tensor_pool.ops.cli.output import print_json, print_record
 from tensor_pool.ops.stream_lookup import find_stream
-from tensor_pool.runtime.stop_signals import StopSignals
+from tensor_pool.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

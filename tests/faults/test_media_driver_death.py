@@ -1,0 +1,75 @@
+"""The media driver dies under everybody; reliability 19."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pool_hosts import quick_host
+from tensor_pool.errors import NoMediaDriverError, TensorPoolError
+from tensor_pool.testing import Cluster
+
+PROGRAM = """
+    out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+    inp = pool.consumer("camera-1", wait_s=5)
+    out.publish(np.full(4, 1, "uint32"))
+    print(int(inp.poll(timeout=5).copy()[0]))
+    try:
+        while True:
+            inp.poll(timeout=0.1)
+    except tp.TensorPoolError as e:
+        print(type(e).__name__)
+    before, started = time.process_time(), time.monotonic()
+    try:
+        out.publish(np.full(4, 1, "uint32"))
+    except tp.TensorPoolError as e:
+        print(type(e).__name__)
+    time.sleep(1)
+    print((time.process_time() - before) / (time.monotonic() - started))
+    pool.close()
+    print("closed")
+    if sys.stdin.readline():
+        pool = tp.connect(config=config)
+        out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+        inp = pool.consumer("camera-1", wait_s=5)
+        out.publish(np.full(4, 2, "uint32"))
+        print(int(inp.poll(timeout=5).copy()[0]))
+"""
+
+
+@pytest.fixture
+def fragile() -> Cluster:
+    with quick_host(aeron__driver_timeout_ms=1_000) as cluster:
+        yield cluster
+
+
+def test_everybody_says_so_and_can_start_again(fragile: Cluster) -> None:
+    """The driver ends with a code and a text, programs get an error that says what died; nothing spins."""
+    program = fragile.run_python(PROGRAM)
+    assert program.read_line() == "1"
+    fragile.media.kill()
+    assert fragile.driver.wait(timeout_s=5) == 3
+    assert "no media driver serves" in fragile.driver.errors()
+    assert program.read_line() == NoMediaDriverError.__name__
+    assert program.read_line() == NoMediaDriverError.__name__
+    assert float(program.read_line()) < 0.3
+    assert program.read_line() == "closed"
+    # The same directory, served by the next one.
+    fragile.media = fragile.start("media", "run")
+    fragile.media.read_line()
+    fragile.start_driver()
+    program.say("again")
+    assert program.read_line() == "2"
+    program.wait()
+    assert "Traceback" not in program.errors()
+
+
+def test_a_pool_whose_media_driver_died_raises_at_once(fragile: Cluster) -> None:
+    with fragile.connect() as pool:
+        fragile.media.kill()
+        deadline = time.monotonic() + 15
+        with pytest.raises(TensorPoolError, match=r"media driver|closed"):
+            while time.monotonic() < deadline:
+                pool.consumer("camera-1")
+                time.sleep(0.1)

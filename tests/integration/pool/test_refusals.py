@@ -1,0 +1,185 @@
+"""What a program is told when it may not have what it asked for."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from tensor_pool import wire
+from tensor_pool.testing import Cluster, wait_until
+from tensor_pool.wire.messages import ConsumerConfig, Mode
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster({"client.hello_interval_ms": 100, "driver.max_stream_bytes": "64m"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pool(cluster):
+    with cluster.connect() as pool:
+        yield pool
+
+
+def frame(value: int) -> np.ndarray:
+    return np.full(4, value, "uint32")
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("", "no other way is offered"),
+        ("aeron:udp?endpoint=127.0.0.1:4000", "only from aeron:udp"),
+        ("carrier-pigeon://7", "is not known here"),
+    ],
+)
+@pytest.mark.req("WIRE-10.1.3-3", "WIRE-15.22-18")
+def test_shared_memory_may_be_forbidden_and_allowed_again(cluster, pool, uri, said):
+    streams = cluster.config.streams
+    out = pool.producer("forbidden", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("forbidden")
+    out.publish(frame(1))
+    assert inp.poll(timeout=5.0) is not None
+    session = inp.session
+
+    def tell(*, use_shm: bool) -> None:
+        config = ConsumerConfig(
+            out.stream_id, session.consumer_id, use_shm=use_shm, mode=Mode.STREAM, payload_fallback_uri=uri
+        )
+        pool._context.submit(lambda: session.agent.send(config))
+
+    # The producer, which is the authority here, says otherwise with each hello: hellos are switched off.
+    session._hello_timer.next_ns = 2**62
+    tell(use_shm=False)
+    wait_until(lambda: session.refusal is not None)
+    assert streams.control_stream_id == 1000
+    with pytest.raises(tp.NoStreamError, match=said) as caught:
+        inp.poll()
+    assert caught.value.hint
+    assert inp.stats.state == "fallback"
+    tell(use_shm=True)
+    wait_until(lambda: inp.mapped, what="mapped again by the next announce")
+    out.publish(frame(2))
+    assert wait_until(inp.poll).copy()[0] == 2
+
+
+def test_two_producers_of_one_stream(pool, cluster):
+    with pool.producer("taken", dtype="uint32", shape=(4,), slots=8) as out:
+        other = cluster.run_python(
+            """
+            try:
+                pool.producer("taken", dtype="uint32", shape=(4,))
+            except tp.AttachRefusedError as e:
+                print(e.message)
+            """
+        )
+        line = other.read_line()
+        assert "REJECTED" in line
+        assert "'taken'" in line
+        assert out.publish(frame(1)) == 0
+
+
+def test_a_limit_is_named(pool):
+    with pytest.raises(tp.AttachRefusedError, match="max_stream_bytes"):
+        pool.producer("huge", max_bytes=1 << 20, slots=1024)
+
+
+@pytest.mark.parametrize("stream", ["", "naïve", "tab\t", "x" * 256, 0, 2**32, -1])
+def test_names_and_ids_that_can_not_be(pool, stream):
+    with pytest.raises(tp.ConfigError):
+        pool.consumer(stream)
+
+
+def test_a_frame_that_is_too_large_is_counted_and_raised(pool):
+    with pool.producer("small", dtype="uint8", shape=(64,), slots=8) as out:
+        with pytest.raises(tp.FrameTooLargeError):
+            out.publish(np.zeros(65, "uint8"))
+        with pytest.raises(tp.FrameTooLargeError):
+            out.claim((65,), "uint8")
+        assert out.stats.too_large == 2
+        assert out.publish(np.zeros(64, "uint8")) == 0
+
+
+def test_no_driver_is_said_quickly_and_with_what_to_try(tmp_path):
+    with pytest.raises(tp.NoDriverError, match="no SHM driver answers") as caught:
+        tp.connect(tmp_path / "nobody", settings={"client.attach_timeout_ms": 300})
+    assert "tpool up" in caught.value.hint
+
+
+def test_a_media_driver_without_an_shm_driver():
+    with Cluster(driver=False) as cluster, pytest.raises(tp.NoDriverError, match="no SHM driver"):
+        cluster.connect()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_another_user_is_told_about_permissions(cluster, pool):
+    with pool.producer("private", dtype="uint32", shape=(4,), slots=8) as out:
+        out.publish(frame(1))
+        directory = cluster.settings["shm.shm_base_dir"]
+        stranger = cluster.run_python(
+            f"""
+            import os
+            os.chmod({directory!r}, 0o755)
+            os.setuid(65534)
+            try:
+                pool.consumer("private", wait_s=5)
+            except tp.TensorPoolError as e:
+                print(type(e).__name__, e)
+                print("end")
+            """
+        )
+        lines = []
+        while (line := stranger.read_line()) != "end":
+            lines.append(line)
+        said = "\n".join(lines)
+        assert "Permission denied" in said, said
+
+
+def test_publishing_raises_at_once_if_that_is_the_policy():
+    with Cluster({"client.on_lease_loss": "raise", "client.announce_freshness_ms": 500,
+                  "driver.announce_interval_ms": 100}) as cluster, cluster.connect() as pool:  # fmt: skip
+        out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+        cluster.driver.kill()
+        wait_until(lambda: out.epoch is None)
+        with pytest.raises(tp.LeaseLostError, match="announced nothing") as caught:
+            out.publish(frame(1))
+        assert "tpool driver status" in caught.value.hint
+        cluster.start_driver()
+        wait_until(lambda: out.epoch is not None)
+        assert out.publish(frame(1)) == 0
+
+
+def test_a_dead_media_driver_ends_everything_with_an_error():
+    with Cluster() as cluster, cluster.connect() as pool:
+        out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+        inp = pool.consumer("camera-1")
+        cluster.media.terminate()
+
+        def error():
+            try:
+                inp.poll()
+            except tp.TensorPoolError as e:
+                return e
+            return None
+
+        assert isinstance(wait_until(error, 60.0), tp.NoMediaDriverError)
+        with pytest.raises(tp.NoMediaDriverError, match="no media driver serves"):
+            out.publish(frame(1))
+
+
+def test_messages_of_others_change_nothing(pool):
+    """Bytes that are no message, and messages that are not for us (decision D13)."""
+    out = pool.producer("steady", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("steady")
+    agent = inp.session.agent
+    control = agent.publication(agent.streams.control_channel, agent.streams.control_stream_id)
+    for junk in (b"", b"x", bytes(64), wire.encode(ConsumerConfig(1, 2, use_shm=False, mode=Mode.STREAM))):
+        if junk:
+            control.offer(junk)
+    out.publish(frame(3))
+    assert inp.poll(timeout=5.0).copy()[0] == 3
+    assert inp.session.refusal is None

@@ -1,0 +1,178 @@
+"""The parts of the commands about one stream that need no stream."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tensor_pool.errors import TensorPoolError
+from tensor_pool.ops.bench.plan import BenchMode, BenchPlan, PeerReport, measure_memcpy
+from tensor_pool.ops.bench.run import Peer, result
+from tensor_pool.ops.cli.stream import snap
+from tensor_pool.ops.cli.stream.drops import drop_rows
+from tensor_pool.ops.cli.stream.info import _shown
+from tensor_pool.ops.cli.stream.live import Length, follow, run_gauge
+from tensor_pool.ops.cli.stream.rates import BandwidthGauge, DelayGauge, IntervalGauge
+from tensor_pool.ops.frame_clock import FrameClock
+from tensor_pool.ops.qos_board import QosBoard
+from tensor_pool.pool.stats import ConsumerStats
+from tensor_pool.wire.messages import Mode, QosConsumer
+
+MS = 1_000_000
+
+
+def frame(seq: int, *, epoch: int = 5, timestamp_ns: int = 0, nbytes: int = 100) -> Any:
+    native = SimpleNamespace(epoch=epoch, seq=seq, timestamp_ns=timestamp_ns, nbytes=nbytes)
+    return SimpleNamespace(native=native, seq=seq)
+
+
+class FakeConsumer:
+    """Gives the frames of a list, and then none."""
+
+    def __init__(self, *seqs: int) -> None:
+        self.frames = [frame(seq) for seq in seqs]
+        self.skipped = 0
+
+    def latest(self) -> None:
+        self.skipped += 1
+
+    def poll(self, timeout: float | None = None) -> Any:
+        if self.frames:
+            return self.frames.pop(0)
+        time.sleep(timeout or 0.0)
+        return None
+
+
+class TestGauges:
+    def test_a_window_begins_where_the_last_one_ended(self) -> None:
+        gauge = IntervalGauge(by_timestamp=False)
+        for seq in range(3):
+            gauge.take(frame(seq), seq * 10 * MS)
+        assert gauge.window().frames == 3
+        gauge.take(frame(3), 30 * MS)
+        window = gauge.window()
+        assert (window.frames, window.rate_hz) == (1, 100.0)
+        assert gauge.total().frames == 4
+        assert gauge.window().frames == 0
+
+    def test_intervals_by_time_stamp(self) -> None:
+        gauge = IntervalGauge(by_timestamp=True)
+        for seq in range(3):
+            gauge.take(frame(seq, timestamp_ns=seq * 5 * MS), 0)
+        assert gauge.total().rate_hz == 200.0
+
+    def test_lines_say_only_what_is_known(self) -> None:
+        gauge = IntervalGauge(by_timestamp=False)
+        gauge.take(frame(0), 0)
+        assert gauge.line(gauge.total()) == "one frame"
+        gauge.take(frame(4), 40 * MS)
+        assert gauge.line(gauge.total()) == "100.00 Hz   missed 3"
+        gauge.take(frame(5), 50 * MS)
+        assert gauge.line(gauge.total()).endswith("max 10.000  jitter 0.000   missed 3")
+        bandwidth = BandwidthGauge()
+        bandwidth.take(frame(0), 0)
+        assert bandwidth.line(bandwidth.total()) == "one frame of 100 bytes"
+        bandwidth.take(frame(2), 20 * MS)
+        assert bandwidth.line(bandwidth.total()).startswith("0.010 MB/s   100.00 Hz")
+        assert bandwidth.window().missed == 1
+
+    def test_a_frame_of_the_future_has_another_clock(self) -> None:
+        gauge = DelayGauge(FrameClock(domain="monotonic", error_ns=5), stream="camera-1")
+        with pytest.raises(TensorPoolError, match=r"frame 3 of camera-1 is \d+\.\d+ s in the future"):
+            gauge.take(frame(3, timestamp_ns=2**62), 0)
+        gauge.take(frame(4, timestamp_ns=0), 0)
+        assert gauge.total().frames == 1
+
+
+class TestFollowing:
+    def test_it_ends_with_the_count_and_begins_with_what_comes(self) -> None:
+        consumer, taken = FakeConsumer(1, 2, 3, 4), []
+        follow(consumer, lambda found, _: taken.append(found.seq), lambda: None, Length(count=3))
+        assert (taken, consumer.skipped) == ([1, 2, 3], 1)
+
+    def test_it_ends_in_time_and_shows_every_window(self) -> None:
+        shown = []
+        follow(FakeConsumer(), lambda *_: None, lambda: shown.append(1), Length(seconds=0.35, window_s=0.1))
+        assert 1 <= len(shown) <= 3
+
+    def test_no_frame_is_a_problem(self, capsys: pytest.CaptureFixture[str]) -> None:
+        gauge = IntervalGauge(by_timestamp=False)
+        assert run_gauge(FakeConsumer(), gauge, Length(seconds=0.05), "json") == 1
+        captured = capsys.readouterr()
+        assert '"frames": 0' in captured.out
+        assert captured.err.startswith("no frame came within ")
+
+
+def test_drops_leave_out_what_the_observer_reports_of_itself() -> None:
+    board = QosBoard()
+    for consumer_id in (8, 9):
+        board.on_consumer(QosConsumer(1, consumer_id, 5, 40, consumer_id, 1, Mode.STREAM), 0)
+    stats = ConsumerStats(drops_gap=2, drops_late=1, drops_by_reason={"overwritten": 1}, epoch=5)
+    consumer: Any = SimpleNamespace(stream_id=1, session=SimpleNamespace(consumer_id=9), stats=stats)
+    reported, own = drop_rows(consumer, board, now_ns=2_000_000_000)
+
+    assert (reported["consumer"], reported["drops_gap"], reported["heard_s_ago"]) == (8, 8, 2.0)
+    assert (own["consumer"], own["drops_gap"], own["by_reason"]) == ("this command", 2, {"overwritten": 1})
+    (left,) = drop_rows(consumer, board, now_ns=9_000_000_000)
+    assert left["consumer"] == "this command", "who fell silent is forgotten"
+
+
+class TestSaving:
+    def test_names_sort(self) -> None:
+        assert snap.numbered(Path("/a/b.png"), 3, 20_000) == Path("/a/b-00003.png")
+
+    def test_a_file_is_replaced_as_a_whole(self, tmp_path: Path) -> None:
+        place = tmp_path / "a.npy"
+        place.write_bytes(b"old")
+        snap._write_whole(place, b"new")
+        assert place.read_bytes() == b"new"
+        assert place.stat().st_mode & 0o777 == 0o666 & ~snap._umask()
+
+    def test_a_failure_leaves_the_old_one_and_nothing_else(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = tmp_path / "a.npy"
+        place.write_bytes(b"old")
+
+        def fail(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", fail)
+        with pytest.raises(TensorPoolError, match="No space left on device"):
+            snap._write_whole(place, b"new")
+        assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a.npy", b"old")]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("12 ms", "12 ms"), ("\x1b[2Jgone", "'\\x1b[2Jgone'"), (["a\nb"], ["a\nb"]), (3.5, 3.5)],
+)
+def test_a_peers_text_can_not_clear_the_terminal(value: Any, shown: Any) -> None:
+    assert _shown(value) == shown
+
+
+class TestBench:
+    PLAN = BenchPlan(mode=BenchMode.LATENCY, frame_bytes=1_000_000, slots=4)
+
+    @pytest.mark.parametrize("frames", [0, 1])
+    def test_too_few_frames_make_no_rate(self, frames: int) -> None:
+        done = PeerReport(role="consumer", event="done", frames=frames)
+        found = result(self.PLAN, done, done, memcpy_gb_per_s=10.0)
+        assert (found.frames_per_s, found.gb_per_s, found.p50_us) == (0.0, 0.0, None)
+
+    def test_memcpy_takes_no_more_memory_than_it_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tensor_pool.ops.bench.plan._MOST_MEMCPY_BYTES", 1 << 16)
+        assert measure_memcpy(1 << 40, 1 << 20, seconds=0.01) > 0
+
+    def test_a_process_that_can_not_start_says_why(self) -> None:
+        plan = BenchPlan(mode=BenchMode.LATENCY, config_file="/no/such/file.toml")
+        with (
+            Peer("producer", plan) as peer,
+            pytest.raises(TensorPoolError, match="the producer failed: ") as told,
+        ):
+            peer.read()
+        assert "/no/such/file.toml" in told.value.message
