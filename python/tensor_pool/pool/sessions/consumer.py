@@ -148,6 +148,7 @@ class ConsumerSession(StreamSession):
         if self._mapping is None:
             self.metadata.stream_id = self._tracker.stream_id = stream_id
             self._mapping = MappingState(stream_id, freshness_ns=self.context.section.announce_freshness_ns)
+            self._due_ns = 0  # there is something to do from now on, also where no lease gave it a turn
         return self._mapping
 
     def _map(self, address: _native.RingAddress, now_ns: int) -> None:
@@ -224,6 +225,7 @@ class ConsumerSession(StreamSession):
                 if self.attachment.stream_id is None:
                     # Without a driver, names are what producers say they are.
                     self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
+                    self._follow()
                 self.metadata.on_message(message)
             case ConsumerConfig():
                 if message.consumer_id == self.consumer_id:
