@@ -295,7 +295,7 @@ class ConsumerSession(StreamSession):
 
     def work(self, now_ns: int) -> int:
         """Hello and quality of service, once a second each; and an end to what nobody announces."""
-        stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
+        stream_id, mapping = self.attachment.stream_id, self._mapping
         if stream_id is None or mapping is None:
             return FOR_EVER_NS
         self._act(mapping.expired(now_ns), now_ns)
@@ -305,6 +305,7 @@ class ConsumerSession(StreamSession):
             self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
             self._fault_point("after_hello")
+        reader = self.reader  # only now: what nobody announces was let go of above
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,
