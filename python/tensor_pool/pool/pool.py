@@ -306,6 +306,8 @@ class Pool(Closing):
         if self._closed:
             return
         self._closed = True
+        if self._pid != os.getpid():
+            return  # a forked child has nothing to close: all of it is its parent's
         for stream in list(self._streams):
             stream.close()
         self._bells.close()
