@@ -13,8 +13,8 @@ import msgspec
 from pool_hosts import Ear
 from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.driver.announce import payload_pools
 from tensor_pool.driver.registry import Epoch
+from tensor_pool.pool.mapping import payload_pools
 from tensor_pool.pool.sizing import Geometry
 from tensor_pool.testing import Cluster
 from tensor_pool.wire import Message

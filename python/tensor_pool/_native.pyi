@@ -168,7 +168,6 @@ class RingWriter:
     def publish(
         self,
         array: Buffer | NDArray[Any],
-        *,
         dtype: int | None = None,
         timestamp_ns: int | None = None,
         meta_version: int = 0,
@@ -176,6 +175,8 @@ class RingWriter:
         ring: bool = True,
     ) -> int:
         """Copies an array into the next slot, commits it, tells of it; returns its sequence number.
+
+        Given by position, as in `claim`: five keywords would cost as much as the frame itself.
 
         Arrays that are not contiguous are packed on the way. `dtype` overrides what the elements mean, size
         kept (bytes or bits instead of ``uint8``). `timestamp_ns` defaults to CLOCK_MONOTONIC.
@@ -190,7 +191,6 @@ class RingWriter:
         self,
         shape: Sequence[int],
         dtype: int,
-        *,
         order: Literal["C", "F"] = "C",
         seq: int | None = None,
         timestamp_ns: int | None = None,

@@ -84,13 +84,14 @@ class Producer(Closing):
             writer = session.writer or self._wait_for_writer()
             quiet = bool(session.private_sinks)
             try:
+                # By position: keywords to native functions cost a fifth of a microsecond each.
                 seq = writer.publish(
                     array,
-                    dtype=None if dtype is None else _wire_dtype(dtype),
-                    timestamp_ns=timestamp_ns,
-                    meta_version=session.meta_version,
-                    trace_id=trace_id,
-                    ring=not quiet,
+                    None if dtype is None else _wire_dtype(dtype),
+                    timestamp_ns,
+                    session.meta_version,
+                    trace_id,
+                    not quiet,
                 )
             except ClosedError:
                 self._check_open()
@@ -139,11 +140,12 @@ class Producer(Closing):
                 claim = writer.claim(
                     shape,
                     _wire_dtype(dtype),
-                    order=order,
-                    timestamp_ns=timestamp_ns,
-                    meta_version=session.meta_version,
-                    trace_id=trace_id,
-                    progress_unit=_PROGRESS_UNITS[progress],
+                    order,
+                    None,  # the next sequence number
+                    timestamp_ns,
+                    session.meta_version,
+                    trace_id,
+                    _PROGRESS_UNITS[progress],
                 )
             except ClosedError:
                 self._check_open()

@@ -174,7 +174,7 @@ impl RingWriter {
     }
 
     /// Copies an array into the next slot, commits it, sends its descriptor and rings the doorbell.
-    #[pyo3(signature = (array, *, dtype = None, timestamp_ns = None, meta_version = 0, trace_id = None, ring = true))]
+    #[pyo3(signature = (array, dtype = None, timestamp_ns = None, meta_version = 0, trace_id = None, ring = true))]
     fn publish(
         &self,
         array: &Bound<'_, PyAny>,
@@ -212,8 +212,8 @@ impl RingWriter {
     }
 
     /// Takes the next slot for a tensor that is written in place.
-    #[pyo3(signature = (shape, dtype, *, order = "C", seq = None, timestamp_ns = None, meta_version = 0, trace_id = None, progress_unit = 0))]
-    #[expect(clippy::too_many_arguments, reason = "keyword-only in Python")]
+    #[pyo3(signature = (shape, dtype, order = "C", seq = None, timestamp_ns = None, meta_version = 0, trace_id = None, progress_unit = 0))]
+    #[expect(clippy::too_many_arguments, reason = "most have defaults in Python")]
     fn claim(
         slf: &Bound<'_, Self>,
         shape: Vec<i64>,

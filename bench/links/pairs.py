@@ -1,0 +1,67 @@
+"""Runs pairs of processes and picks the best of several rounds."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from links.plan import LinkPlan, LinkReport
+
+from tensor_pool.testing import Cluster, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_PROGRAM: Final = Path(__file__).with_name("program.py")
+
+
+def run_pair(plan: LinkPlan) -> LinkReport:
+    """Runs two processes, on a host of their own where the link needs one."""
+    if plan.link != "pool":
+        return _run(plan)
+    with Cluster(plan.settings) as cluster:
+        return _run(msgspec.structs.replace(plan, settings=cluster.settings))
+
+
+def _run(plan: LinkPlan) -> LinkReport:
+    # A name of its own: iceoryx2 remembers services of processes that were killed.
+    plan = msgspec.structs.replace(plan, name=f"{plan.name}-{secrets.token_hex(4)}")
+    with _start("send", plan) as sender:
+        assert sender.read_line() == "ready"
+        with _start("receive", plan) as receiver:
+            assert receiver.read_line() == "ready"
+            assert receiver.read_line(plan.idle_s + 30) == "waiting"
+            sender.say("go")
+            report = msgspec.json.decode(receiver.read_line(plan.seconds + 60), type=LinkReport)
+            sender.say("end")
+            sender.wait()
+            receiver.wait()
+    return report
+
+
+def _start(role: str, plan: LinkPlan) -> Process:
+    arguments = [sys.executable, str(_PROGRAM), role, msgspec.json.encode(plan).decode()]
+    return Process(arguments, environ=os.environ)
+
+
+def best_of(
+    plans: Mapping[str, LinkPlan], rounds: int, better: Callable[[LinkReport], float]
+) -> dict[str, LinkReport]:
+    """The best report of each plan; rounds are interleaved, so that all meet the machine's bad moments.
+
+    Args:
+        plans: By name.
+        rounds: How often each is run.
+        better: What is smaller, the better.
+    """
+    reports: dict[str, LinkReport] = {}
+    for _ in range(rounds):
+        for name, plan in plans.items():
+            report = run_pair(plan)
+            if name not in reports or better(report) < better(reports[name]):
+                reports[name] = report
+    return reports
