@@ -7,6 +7,7 @@ long phase in which nothing happens, and how long newcomers wait for their attac
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import time
@@ -187,7 +188,7 @@ def _phase(seconds: float, newcomers: int, host: Cluster) -> _Phase:
             connected = time.monotonic()
             with pool.consumer(_STREAM, wait_s=10) as consumer:
                 attached = time.monotonic()
-                wait_until(lambda consumer=consumer: consumer.poll(timeout=1), what="a frame")
+                wait_until(functools.partial(consumer.poll, 1.0), what="a frame")
         phase.attach_ms.append(1e3 * (attached - connected))
         phase.connect_ms.append(1e3 * (attached - started))
     time.sleep(max(0.0, phase.begin + seconds - time.monotonic()))
