@@ -7,6 +7,7 @@ long phase in which nothing happens, and how long newcomers wait for their attac
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import time
@@ -77,7 +78,7 @@ class StuckReport(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     """Frames that healthy consumers lost, all together."""
     descriptors_missed: int
-    """Frames that they found without being told of them, all together: where the stuck ones held a stream up."""
+    """Frames that they found without being told of them: the stuck ones held the descriptor stream up."""
     calm_silence_ms: float
     """The longest time without a frame of any healthy consumer, without faults."""
     stuck_silence_ms: float
@@ -99,7 +100,7 @@ class StuckReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return (
-            f"lost {self.lost} of {self.frames:,} frames, {self.descriptors_missed} found without a descriptor; "
+            f"lost {self.lost} of {self.frames:,} frames, {self.descriptors_missed} without a descriptor; "
             f"worst silence {self.stuck_silence_ms:.1f} ms, {self.calm_silence_ms:.1f} ms without faults; "
             f"attach p50 {statistics.median(self.attach_ms):.1f} ms, p95 {self.attach_p95_ms:.1f} ms; "
             f"connect and attach p95 {self.connect_p95_ms:.1f} ms"
@@ -187,7 +188,7 @@ def _phase(seconds: float, newcomers: int, host: Cluster) -> _Phase:
             connected = time.monotonic()
             with pool.consumer(_STREAM, wait_s=10) as consumer:
                 attached = time.monotonic()
-                wait_until(lambda consumer=consumer: consumer.poll(timeout=1), what="a frame")
+                wait_until(functools.partial(consumer.poll, 1.0), what="a frame")
         phase.attach_ms.append(1e3 * (attached - connected))
         phase.connect_ms.append(1e3 * (attached - started))
     time.sleep(max(0.0, phase.begin + seconds - time.monotonic()))

@@ -21,7 +21,7 @@ from tensor_pool.pool.summary import format_summary
 from tensor_pool.runtime import Periodic
 from tensor_pool.runtime.clock import realtime_offset_ns
 from tensor_pool.transport import AeronPublication
-from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer
+from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer, Role, ShmLeaseRevoked
 
 if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import Lease, StreamWish
@@ -157,6 +157,12 @@ class ProducerSession(StreamSession):
             case QosConsumer():
                 watch.on_qos(message, now_ns)
                 config = desk.on_qos(message, now_ns)
+            case ShmLeaseRevoked(role=Role.CONSUMER):
+                # Consumers go by the id of their lease: what one had is closed now, and not when it has been
+                # silent for long enough [WIRE-5-9].
+                if desk.on_disconnect(message.client_id) is not None:
+                    self._serve_privately(desk)
+                return
             case _:
                 return
         if config is not None and self.context.answers_hellos:
