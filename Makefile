@@ -95,6 +95,11 @@ torn-frames: ## Ten million frames under readers that must not see a torn one.
 	@tools/say "hunting for torn frames (about a minute)"
 	@cargo test --release --quiet -p tp-core --test torn_frames -- --ignored --nocapture ten_million
 
+.PHONY: faults
+faults: $(STAMPS)/native ## Two hundred driver restarts, stuck processes with strict times, every fault in both layouts.
+	@tools/say "killing, stopping and restarting (about ten minutes; close other programs)"
+	@pytest tests/faults tests/integration -m slow -p no:randomly
+
 .PHONY: tsan
 tsan: ## The ring under ThreadSanitizer; needs rustup's rust-src.
 	@tools/say "looking for data races (the first time builds Rust's standard library)"

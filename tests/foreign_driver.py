@@ -13,13 +13,10 @@ import msgspec
 from pool_hosts import Ear
 from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.driver.announce import payload_pools
-from tensor_pool.driver.registry import Epoch
-from tensor_pool.pool.sizing import Geometry
+from tensor_pool.pool.mapping import announce_ring, payload_pools
 from tensor_pool.testing import Cluster
 from tensor_pool.wire import Message
 from tensor_pool.wire.messages import (
-    ClockDomain,
     LeaseRevokeReason,
     ResolveStream,
     ResponseCode,
@@ -30,7 +27,8 @@ from tensor_pool.wire.messages import (
     StreamResolved,
 )
 
-GEOMETRY = Geometry(8, (4096,))
+NSLOTS = 8
+POOLS = [(1, 4096)]
 
 
 class ForeignDriver(Closing):
@@ -62,23 +60,11 @@ class ForeignDriver(Closing):
         """Makes the files of another epoch, in a directory of its own choice."""
         where = self.base / (directory or f"epoch-{number}")
         where.mkdir(mode=0o700, exist_ok=True)
-        address = _native.create_ring(
-            where, stream_id=self.stream_id, epoch=number, nslots=GEOMETRY.nslots, pools=GEOMETRY.pools
+        self.address = _native.create_ring(
+            where, stream_id=self.stream_id, epoch=number, nslots=NSLOTS, pools=POOLS
         )
-        self._keepers.append(_native.RingKeeper(address, base_dirs=[where]))
-        self.epoch = Epoch(number, address, GEOMETRY, True, False)
-        self.announced = ShmPoolAnnounce(
-            stream_id=self.stream_id,
-            producer_id=0,
-            epoch=number,
-            announce_timestamp_ns=0,
-            announce_clock_domain=ClockDomain.MONOTONIC,
-            layout_version=1,
-            header_nslots=GEOMETRY.nslots,
-            header_slot_bytes=256,
-            payload_pools=payload_pools(self.epoch),
-            header_region_uri=address.header_uri,
-        )
+        self._keepers.append(_native.RingKeeper(self.address, base_dirs=[where]))
+        self.announced = announce_ring(self.address, producer_id=0, timestamp_ns=0)
         return self.announced
 
     def revoke_last(self, reason: LeaseRevokeReason = LeaseRevokeReason.REVOKED) -> ShmLeaseRevoked:
@@ -114,7 +100,7 @@ class ForeignDriver(Closing):
             if self.announced is not None:
                 now_ns = time.monotonic_ns()
                 announce = msgspec.structs.replace(self.announced, announce_timestamp_ns=now_ns)
-                self.ear.say(announce, "announce")
+                self.ear.say(announce, "announce", wait=False)
 
     def _once(self, correlation_id: int, answer: Callable[[], list[Message]]) -> None:
         if correlation_id not in self._answered:
@@ -128,7 +114,7 @@ class ForeignDriver(Closing):
             client_id=request.client_id,
             code=ResponseCode.OK,
             stream_id=self.stream_id,
-            epoch=self.epoch.number,
+            epoch=self.address.epoch,
             producer_attached=True,
             name=request.name,
         )
@@ -139,13 +125,13 @@ class ForeignDriver(Closing):
             code=ResponseCode.OK,
             lease_id=next(self._lease_ids),
             stream_id=self.stream_id,
-            epoch=self.epoch.number,
+            epoch=self.address.epoch,
             layout_version=1,
-            header_nslots=GEOMETRY.nslots,
+            header_nslots=NSLOTS,
             header_slot_bytes=256,
             max_dims=8,
-            payload_pools=payload_pools(self.epoch),
-            header_region_uri=self.epoch.address.header_uri,
+            payload_pools=payload_pools(self.address),
+            header_region_uri=self.address.header_uri,
         )
         self.granted.append((request, answer))
         return self.change(answer)

@@ -96,13 +96,13 @@ class Ear(Closing):
         self.listen()
         return {source for source, message in self.heard if isinstance(message, kind)}
 
-    def say(self, message: Message | bytes, source: str = "control") -> None:
-        """Sends a message, as anybody could."""
+    def say(self, message: Message | bytes, source: str = "control", *, wait: bool = True) -> None:
+        """Sends a message, as anybody could, when somebody listens; or at once, for whoever does."""
         if source not in self._publications:
             place = (getattr(self._streams, f"{source}_{part}") for part in ("channel", "stream_id"))
             self._publications[source] = self._client.add_publication(*place)
         publication = self._publications[source]
-        wait_until(lambda: publication.connected, what=f"a listener on {source}")
+        wait_until(lambda: publication.connected or not wait, what=f"a listener on {source}")
         publication.offer(message if isinstance(message, bytes) else wire.encode(message))
 
     def admin(self) -> AdminClient:

@@ -8,16 +8,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from links.ends import read_stamp, stamp
 from links.plan import PEERS
 
 if TYPE_CHECKING:
-    from links.plan import LinkPlan
     from numpy.typing import NDArray
+
+    from links.plan import LinkPlan
 
 # The package has this module's name: look for it where it is installed, not here.
 sys.path.insert(0, str(PEERS))
-import iceoryx2 as iox2  # noqa: E402
+import iceoryx2 as iox2
 
 
 class _Service:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from links.plan import LinkPlan, LinkReport
 
+from links.plan import LinkPlan, LinkReport
 from tensor_pool.testing import Cluster, Process
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
-from links.ends import read_stamp, stamp
 
 import tensor_pool as tp
+from links.ends import read_stamp, stamp
 
 if TYPE_CHECKING:
     from links.plan import LinkPlan

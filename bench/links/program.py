@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 sys.path[0] = str(Path(__file__).parent.parent)
 
 import msgspec
+
 from links.ends import END, WARM_UP
 from links.plan import LinkPlan, LinkReport
 

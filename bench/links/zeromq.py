@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
 from links.ends import read_stamp, stamp
 from links.plan import PEERS
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from links.plan import LinkPlan
 
 sys.path.append(str(PEERS))
-import zmq  # noqa: E402
+import zmq
 
 _SOURCES: Final = 64
 """Arrays that are sent from in turn: ZeroMQ reads them after `send` has returned."""

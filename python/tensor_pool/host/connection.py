@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -140,7 +142,26 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         wake=drain.wake,
         is_running=lambda: runner.is_running,
     )
-    return Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+    pool = Pool(context, aeron_dir=directory, close=resources.pop_all().close)
+    _close_at_exit(pool)
+    return pool
+
+
+_open_pools: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
+
+
+def _close_at_exit(pool: Pool) -> None:
+    """Gives leases back and removes private directories also where a program forgets to close its pool."""
+    if not _open_pools:
+        # Anew, to come before the exit hook of the agents' threads: last come, first served.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _open_pools.add(pool)
+
+
+def _close_all() -> None:
+    for pool in list(_open_pools):
+        pool.close()
 
 
 def _own_stream(wish: StreamWish, agent: ClientAgent, config: Config) -> Attachment:

@@ -48,10 +48,18 @@ class Consumer(Closing):
         [0, 1, 2]
     """
 
-    def __init__(self, session: ConsumerSession, *, bells: Bells, spin_s: float) -> None:
+    def __init__(
+        self,
+        session: ConsumerSession,
+        *,
+        bells: Bells,
+        spin_s: float,
+        on_close: Callable[[Consumer], object],
+    ) -> None:
         self._session = session
         self._ledger = session.ledger
         self._bells = bells
+        self._on_close = on_close
         self._spin_s = spin_s
         self._wake_up: WakeUp | None = None
         self._closed = False
@@ -328,6 +336,7 @@ class Consumer(Closing):
             self._session.context.run(self._session.close)
             if self._wake_up is not None:
                 self._wake_up.close()
+            self._on_close(self)
 
     def _check_open(self) -> None:
         if self._session.dead is not None:

@@ -9,7 +9,7 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
-from tensor_pool.errors import ConfigError, NoDriverError
+from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.producer import Producer
 from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
@@ -61,7 +61,9 @@ class Pool(Closing):
         self._aeron_dir = aeron_dir
         self._close = close
         self._closed = False
-        self._streams: list[Producer | Consumer] = []
+        self._pid = os.getpid()
+        self._streams: dict[Producer | Consumer, None] = {}
+        """What is open: closed with the pool, and kept until then."""
         self._bells = Bells()
 
     @property
@@ -154,8 +156,8 @@ class Pool(Closing):
         writer = session.writer
         if writer is not None:
             writer.prefault(lock=lock_memory)  # here, and not in the first frames (decision D19)
-        producer = Producer(session, flush=flush)
-        self._streams.append(producer)
+        producer = Producer(session, flush=flush, on_close=self._forget)
+        self._streams[producer] = None
         return producer
 
     def consumer(
@@ -213,8 +215,8 @@ class Pool(Closing):
         if not attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
         spin_s = _LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0
-        consumer = Consumer(session, bells=self._bells, spin_s=spin_s)
-        self._streams.append(consumer)
+        consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
+        self._streams[consumer] = None
         if wait_s is not None:
             try:
                 consumer.wait_for_stream(wait_s)
@@ -285,10 +287,17 @@ class Pool(Closing):
             self._context.submit(session.close)
             raise no_driver_error(self._aeron_dir)
 
+    def _forget(self, stream: Producer | Consumer) -> None:
+        self._streams.pop(stream, None)
+
     def _timeout_s(self) -> float:
         return self._context.section.attach_timeout_ms / 1000
 
     def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedProcessError(
+                f"the pool belongs to process {self._pid}", hint="connect again after the fork"
+            )
         if self._closed or not self._context.is_running():
             raise self._context.agent.end_error()
 
@@ -297,7 +306,9 @@ class Pool(Closing):
         if self._closed:
             return
         self._closed = True
-        for stream in self._streams:
+        if self._pid != os.getpid():
+            return  # a forked child has nothing to close: all of it is its parent's
+        for stream in list(self._streams):
             stream.close()
         self._bells.close()
         self._close()

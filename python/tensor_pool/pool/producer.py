@@ -45,9 +45,16 @@ class Producer(Closing):
         (0, 2)
     """
 
-    def __init__(self, session: ProducerSession, *, flush: Callable[[NDArray[Any]], object] | None) -> None:
+    def __init__(
+        self,
+        session: ProducerSession,
+        *,
+        flush: Callable[[NDArray[Any]], object] | None,
+        on_close: Callable[[Producer], object],
+    ) -> None:
         self._session = session
         self._flush = flush
+        self._on_close = on_close
         self._closed = False
 
     # --- publishing ---------------------------------------------------------------------------------
@@ -229,6 +236,7 @@ class Producer(Closing):
         if not self._closed:
             self._closed = True
             self._session.context.run(self._session.close)
+            self._on_close(self)
 
     def _check_open(self) -> None:
         if self._closed:

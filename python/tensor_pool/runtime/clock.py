@@ -8,9 +8,12 @@ hosts. Both are whole nanoseconds.
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["CachedClock", "Clock", "FakeClock", "SystemClock"]
+__all__ = ["CachedClock", "Clock", "FakeClock", "SystemClock", "realtime_offset_ns"]
+
+_CLOSE_NS: Final = 20_000
+_TRIES: Final = 8
 
 
 class Clock(Protocol):
@@ -130,3 +133,25 @@ class FakeClock:
     def step_realtime(self, ns: int) -> None:
         """Set the real-time clock forward or back, as an operator or a time daemon does."""
         self._realtime_ns += ns
+
+
+def realtime_offset_ns(clock: Clock) -> int:
+    """What to add to monotonic time to get real time.
+
+    The two clocks can't be read at once, and a thread may have to wait in between. The closest of a few
+    readings counts, so that an offset that seems to move has moved.
+
+    Example:
+        >>> realtime_offset_ns(FakeClock(monotonic_ns=5, realtime_ns=1_005))
+        1000
+    """
+    closest = best = 0
+    for attempt in range(_TRIES):
+        before_ns = clock.monotonic_ns()
+        real_ns = clock.realtime_ns()
+        took_ns = clock.monotonic_ns() - before_ns
+        if attempt == 0 or took_ns < closest:
+            closest, best = took_ns, real_ns - before_ns - took_ns // 2
+        if took_ns <= _CLOSE_NS:
+            break
+    return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensor_pool.testing.cluster import Cluster, Process
+from tensor_pool.testing.stuck import StuckReport, measure_stuck_consumers
 from tensor_pool.testing.waiting import wait_until
 
-__all__ = ["Cluster", "Process", "wait_until"]
+__all__ = ["Cluster", "Process", "StuckReport", "measure_stuck_consumers", "wait_until"]

@@ -194,8 +194,16 @@ class Cluster(Closing):
         settings = [f"--set={key}={value}" for key, value in self.settings.items()]
         return self._start([sys.executable, "-c", command, *arguments, *settings], environ)
 
-    def run_python(self, script: str, *, environ: Mapping[str, str] | None = None) -> Process:
-        """Starts a program; its script finds ``pool`` connected, and ``np``, ``tp`` and ``time`` imported."""
+    def run_python(
+        self, script: str, *, environ: Mapping[str, str] | None = None, driver: bool = True
+    ) -> Process:
+        """Starts a program; its script finds ``pool`` connected, and ``np``, ``tp`` and ``time`` imported.
+
+        Args:
+            script: What it does.
+            environ: What to add to its environment.
+            driver: Whether it waits for an SHM driver first.
+        """
         import textwrap  # noqa: PLC0415 - only here
 
         head = (
@@ -203,7 +211,7 @@ class Cluster(Closing):
             f"settings = {self.settings!r}\n"
             "config = tp.load_config(overrides=settings, environ={}, search=False)\n"
             "print = __import__('functools').partial(print, flush=True)\n"
-            "pool = tp.connect(config=config)\n"
+            f"pool = tp.connect(config=config, driver={driver})\n"
         )
         return self._start([sys.executable, "-c", head + textwrap.dedent(script)], environ)
 

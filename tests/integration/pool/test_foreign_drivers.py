@@ -219,7 +219,7 @@ def test_malicious_announces_change_nothing(bare_host: Cluster, driver: ForeignD
     inp = pool.consumer(10_000, wait_s=5)
     first = driver.announced
     assert first is not None
-    writer = _native.RingWriter(driver.epoch.address, base_dirs=[driver.base])
+    writer = _native.RingWriter(driver.address, base_dirs=[driver.base])
     reader, files = inp.session.reader, set(mapped_regions(os.getpid(), bare_host))
     second = driver.new_epoch(2)
     driver.announced = first

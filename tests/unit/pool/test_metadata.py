@@ -63,6 +63,13 @@ class TestSending:
         )
 
     @pytest.mark.req("WIRE-15.11-3", "WIRE-10.3.1-1", "WIRE-10.3.2-1")
+    def test_it_says_when_it_wants_to_be_asked_again(self, source: MetadataSource) -> None:
+        assert source.next_ns == 0  # at once
+        source.due(now_ns=SECOND)
+        assert source.next_ns == 2 * SECOND
+        assert source.due(now_ns=source.next_ns - 1) == []
+        assert source.due(now_ns=source.next_ns) != []
+
     def test_everything_is_repeated_once_a_second(self, source: MetadataSource) -> None:
         times = [n * SECOND // 20 for n in range(200)]
         sent = [messages for now in times if (messages := source.due(now))]

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tensor_pool.runtime import CachedClock, Clock, FakeClock, SystemClock
+from tensor_pool.runtime.clock import realtime_offset_ns
 
 
 class TestSystemClock:
@@ -64,3 +65,31 @@ class TestFakeClock:
 
     def test_starts_away_from_zero_so_that_never_and_at_the_start_differ(self) -> None:
         assert FakeClock().monotonic_ns() > 0
+
+
+class InterruptedClock(FakeClock):
+    """Another thread runs between two readings, for so long each time."""
+
+    def __init__(self, *pauses_ns: int) -> None:
+        super().__init__(monotonic_ns=0, realtime_ns=1_000_000_000)
+        self._pauses_ns = iter(pauses_ns)
+
+    def realtime_ns(self) -> int:
+        now_ns = super().realtime_ns()
+        self.advance(ns=next(self._pauses_ns))
+        return now_ns
+
+
+class TestOffset:
+    @pytest.mark.parametrize("pauses_ns", [(0,), (5_000_000, 0), (5_000_000, 10_000, 0)])
+    def test_a_pause_between_two_readings_does_not_move_it(self, pauses_ns: tuple[int, ...]) -> None:
+        assert abs(realtime_offset_ns(InterruptedClock(*pauses_ns)) - 1_000_000_000) <= 5_000
+
+    def test_the_closest_reading_counts_where_none_is_close(self) -> None:
+        pauses_ns = (9_000_000, 50_000, *(9_000_000,) * 6)
+        assert realtime_offset_ns(InterruptedClock(*pauses_ns)) == 1_000_000_000 - 25_000
+
+    def test_it_follows_a_step_of_real_time(self) -> None:
+        clock = FakeClock(monotonic_ns=50, realtime_ns=1_050)
+        clock.step_realtime(-900)
+        assert realtime_offset_ns(clock) == 100

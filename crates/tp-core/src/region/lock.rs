@@ -75,7 +75,8 @@ fn holder(file: &File) -> Option<u32> {
 fn locks(pid: u32, path: &Path) -> bool {
     let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     files.flatten().any(|open| {
-        let info = || std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", open.file_name().display()));
+        let info =
+            || std::fs::read_to_string(Path::new(&format!("/proc/{pid}/fdinfo")).join(open.file_name()));
         std::fs::read_link(open.path()).is_ok_and(|target| target == path)
             && info().is_ok_and(|info| info.contains("OFDLCK"))
     })

@@ -169,6 +169,11 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
 
     # --- what the sender does -----------------------------------------------------------------------
 
+    @property
+    def next_ns(self) -> int:
+        """When everything is to be sent again, unless something changes before."""
+        return 0 if self._periodic is None else self._periodic.next_ns
+
     def bind(self, *, producer_id: int, epoch: int) -> None:
         """Speak for this producer and epoch from now on; everything is sent again at once."""
         self._producer_id = producer_id

@@ -200,6 +200,8 @@ class ClientAgent:
         self._listening_to = subscription
         taken = 0
         for _ in range(_MOST_TURNS):
+            if subscription not in self._subscriptions:
+                break  # what was just heard let a consumer listen elsewhere
             count = subscription.poll(self._on_bytes, _MESSAGES_A_TURN)
             taken += count
             if count < _MESSAGES_A_TURN:

@@ -148,6 +148,7 @@ class ConsumerSession(StreamSession):
         if self._mapping is None:
             self.metadata.stream_id = self._tracker.stream_id = stream_id
             self._mapping = MappingState(stream_id, freshness_ns=self.context.section.announce_freshness_ns)
+            self._due_ns = 0  # there is something to do from now on, also where no lease gave it a turn
         return self._mapping
 
     def _map(self, address: _native.RingAddress, now_ns: int) -> None:
@@ -224,6 +225,7 @@ class ConsumerSession(StreamSession):
                 if self.attachment.stream_id is None:
                     # Without a driver, names are what producers say they are.
                     self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
+                    self._follow()
                 self.metadata.on_message(message)
             case ConsumerConfig():
                 if message.consumer_id == self.consumer_id:
@@ -293,7 +295,7 @@ class ConsumerSession(StreamSession):
 
     def work(self, now_ns: int) -> int:
         """Hello and quality of service, once a second each; and an end to what nobody announces."""
-        stream_id, mapping, reader = self.attachment.stream_id, self._mapping, self.reader
+        stream_id, mapping = self.attachment.stream_id, self._mapping
         if stream_id is None or mapping is None:
             return FOR_EVER_NS
         self._act(mapping.expired(now_ns), now_ns)
@@ -303,6 +305,7 @@ class ConsumerSession(StreamSession):
             self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))
             self._fault_point("after_hello")
+        reader = self.reader  # only now: what nobody announces was let go of above
         if reader is not None and self._qos_timer.due(now_ns):
             report = qos_consumer(
                 stream_id=stream_id,

@@ -19,8 +19,9 @@ from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.stats import ProducerStats
 from tensor_pool.pool.summary import format_summary
 from tensor_pool.runtime import Periodic
+from tensor_pool.runtime.clock import realtime_offset_ns
 from tensor_pool.transport import AeronPublication
-from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer
+from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer, Role, ShmLeaseRevoked
 
 if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import Lease, StreamWish
@@ -70,7 +71,7 @@ class ProducerSession(StreamSession):
             summary=format_summary(wish.dtype, wish.shape, wish.major_order) if wish.shape else "",
             period_ns=context.section.metadata_interval_ns,
             values=options.metadata,
-            realtime_offset_ns=clock.realtime_ns() - now_ns,
+            realtime_offset_ns=realtime_offset_ns(clock),
             clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
         self.bytes_published = 0
@@ -156,6 +157,12 @@ class ProducerSession(StreamSession):
             case QosConsumer():
                 watch.on_qos(message, now_ns)
                 config = desk.on_qos(message, now_ns)
+            case ShmLeaseRevoked(role=Role.CONSUMER):
+                # Consumers go by the id of their lease: what one had is closed now, and not when it has been
+                # silent for long enough [WIRE-5-9].
+                if desk.on_disconnect(message.client_id) is not None:
+                    self._serve_privately(desk)
+                return
             case _:
                 return
         if config is not None and self.context.answers_hellos:
@@ -191,7 +198,8 @@ class ProducerSession(StreamSession):
         held_back = self._progress.tick(now_ns)
         if held_back is not None:
             self._send_progress(held_back)
-        for message in self.metadata.due(now_ns, realtime_ns=self.agent.clock.realtime_ns()):
+        realtime_ns = now_ns + realtime_offset_ns(self.agent.clock)
+        for message in self.metadata.due(now_ns, realtime_ns=realtime_ns):
             self.agent.send_metadata(message)
         if self._qos_timer.due(now_ns):
             next_seq = writer.next_seq
@@ -204,8 +212,7 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
-
-        return self._qos_timer.next_ns
+        return min(self._qos_timer.next_ns, self.metadata.next_ns)
 
     # --- for user threads -----------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BandwidthGauge", "DelayGauge", "IntervalGauge", "bw", "delay", "hz"]
 
-_PATIENCE: Final = 1.5
-"""Metadata is repeated once in an interval."""
+_PATIENCE: Final = 3.0
+"""Metadata is repeated once in an interval; on a busy machine it may be late."""
 _PAUSE_S: Final = 0.01
 _TOLERANCE_NS: Final = 1_000_000
 """A frame may be so far in the future before its clock can't be ours."""

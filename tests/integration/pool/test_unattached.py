@@ -1,0 +1,51 @@
+"""Deployments without a driver: consumers that follow announces have their turns too (decision D16)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from tensor_pool.testing import wait_until
+from tensor_pool.transport import EmbeddedMediaDriver
+
+SETTINGS = {"client.announce_freshness_ms": 1_500, "client.hello_interval_ms": 100}
+
+
+@pytest.fixture
+def pool(tmp_path):
+    with (
+        EmbeddedMediaDriver.temporary() as media,
+        tp.connect(media.aeron_dir, driver=False, settings=SETTINGS) as pool,
+    ):
+        yield pool
+
+
+def produce(pool):
+    out = pool.producer(10_000, dtype="uint8", shape=(4,), name="camera-1", attach=False)
+    out.publish(np.arange(4, dtype="uint8"))
+    return out
+
+
+@pytest.mark.parametrize("stream", [10_000, "camera-1"])
+def test_frames_are_read_by_id_and_by_name(pool, stream):
+    produce(pool)
+    inp = pool.consumer(stream, attach=False, wait_s=10.0)
+    assert inp.poll(timeout=5.0).copy().tolist() == [0, 1, 2, 3]
+    assert inp.stream_id == 10_000
+
+
+def test_the_producer_hears_of_its_consumers(pool):
+    out = produce(pool)
+    pool.consumer(10_000, attach=False, wait_s=10.0)
+    assert wait_until(lambda: out.stats.consumers) == 1
+
+
+def test_memory_that_nobody_announces_is_let_go(pool, caplog):
+    out = produce(pool)
+    inp = pool.consumer(10_000, attach=False, wait_s=10.0)
+    frame = inp.poll(timeout=5.0)
+    out.close()
+    wait_until(lambda: not inp.mapped, 10.0)
+    assert not frame.still_valid()
+    assert "is closed" not in caplog.text, "what was let go of is not asked how far it is"

@@ -1,0 +1,64 @@
+"""``tpool bench``: two processes on drivers of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tensor_pool.ops.cli.exit_codes import INTERRUPTED, OK, PROBLEMS, USAGE
+from tensor_pool.testing import Process, wait_until
+
+
+@pytest.mark.parametrize("mode", ["latency", "throughput"])
+def test_bench(tpool: Callable, mode: str) -> None:
+    arguments = ("--bytes", "65536", "--seconds", "0.5", "--slots", "32", "--rate", "200", "--format", "json")
+    outcome = tpool("bench", mode, *arguments)
+    assert outcome.code == OK, outcome.err
+    row = json.loads(outcome.out)
+
+    assert row["mode"] == mode
+    assert row["published"] == pytest.approx(100, abs=40)
+    assert row["received"] + row["missed"] >= row["published"] - 1
+    assert 0 < row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["p999_us"]
+    assert row["gb_per_s"] == pytest.approx(row["frames_per_s"] * 65536 / 1e9, rel=0.1)
+    assert row["memcpy_gb_per_s"] > 0.1
+    assert 0 < row["producer_cpu_s"] < 5
+    assert outcome.err.splitlines()[0].startswith(f"{mode}: 65536 bytes, 32 slots, 200 Hz")
+
+
+def test_bench_for_people_and_its_mistakes(tpool: Callable) -> None:
+    outcome = tpool("bench", "throughput", "--bytes", "65536", "--seconds", "0.3", "--loan", "--slots", "8")
+    assert outcome.code == OK, outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()] == [
+        "latency",
+        "throughput",
+        "frames",
+        "CPU",
+    ]
+    assert "no copy" in outcome.out
+    assert tpool("bench", "latency", "--slots", "3").code == USAGE
+
+
+def test_a_bench_that_asks_for_too_much_is_told_why(tpool: Callable) -> None:
+    limit = "--set=driver.max_stream_bytes=1048576"
+    outcome = tpool("bench", "latency", "--seconds", "0.3", limit)
+    assert outcome.code == PROBLEMS
+    assert "error: the producer failed: " in outcome.err
+    assert "max_stream_bytes" in outcome.err
+
+
+def test_ctrl_c_ends_a_bench_and_both_its_processes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "bench", "latency"]
+    place = f"--set=shm.shm_base_dir={tmp_path}"
+    with Process([*command, "--seconds", "60", "--bytes", "4096", place], environ=os.environ) as process:
+        wait_until(lambda: " frames, p50 " in process.errors(), what="progress", timeout_s=30)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait() == INTERRUPTED
+        assert "Traceback" not in process.errors()
+    assert not list(tmp_path.rglob("*.ring")), "its memory is gone"
