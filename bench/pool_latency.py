@@ -68,9 +68,13 @@ def judge(results: Results, reports: dict[str, LinkReport], *, rate_hz: float) -
     at = f"1 MiB loan at {rate_hz:g} Hz, p50"
     events = max(p50["iceoryx2, listener"], 0.001)
     results.add(f"{at}: balanced / iceoryx2's events", p50["pool, balanced"] / events, "x", at_most=0.5)
-    results.add(f"{at}: balanced / iceoryx2's wait set", p50["pool, balanced"] / p50["iceoryx2, wait set"], "x")
+    results.add(
+        f"{at}: balanced / iceoryx2's wait set", p50["pool, balanced"] / p50["iceoryx2, wait set"], "x"
+    )
     spinning = p50["iceoryx2, spinning"]
-    results.add(f"{at}: latency profile / iceoryx2 spinning", p50["pool, latency"] / spinning, "x", at_most=1.0)
+    results.add(
+        f"{at}: latency profile / iceoryx2 spinning", p50["pool, latency"] / spinning, "x", at_most=1.0
+    )
 
 
 def measure_idle(results: Results) -> None:
@@ -94,7 +98,11 @@ def main() -> int:
     if not peers_installed():
         print("iceoryx2 and pyzmq are not installed: measuring without them", file=sys.stderr)
     for rate_hz in RATES_HZ:
-        judge(results, measure(results, copy=False, frame_bytes=MIB, rate_hz=rate_hz, rounds=ROUNDS), rate_hz=rate_hz)
+        judge(
+            results,
+            measure(results, copy=False, frame_bytes=MIB, rate_hz=rate_hz, rounds=ROUNDS),
+            rate_hz=rate_hz,
+        )
     measure(results, copy=True, frame_bytes=MIB, rate_hz=200.0, rounds=2)
     for size in SIZES:
         measure(results, copy=False, frame_bytes=size, rate_hz=200.0, rounds=1)

@@ -100,7 +100,9 @@ def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str
         rows += [row("memcpy, 256 MiB", alone, size), row("memcpy beside another, 256 MiB", beside, size)]
         if size == MIB:
             large = reports["pool, 256 MiB"].frames_per_s
-            results.add("1 MiB copy, 256 MiB: end to end / memcpy beside another", large / beside, "x", at_least=0.9)
+            results.add(
+                "1 MiB copy, 256 MiB: end to end / memcpy beside another", large / beside, "x", at_least=0.9
+            )
             results.add("1 MiB copy, 256 MiB: end to end / memcpy alone", large / alone, "x")
     if size == 640 * KIB:
         title += f"\n  ({JULIA})"
@@ -110,7 +112,12 @@ def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str
 
 def row(name: str, frames_per_s: float, size: int, lost: int | None = None) -> list[str]:
     """A line of a table."""
-    return [name, f"{frames_per_s:,.0f}", f"{frames_per_s * size / GIB:.2f}", "" if lost is None else f"{lost:,}"]
+    return [
+        name,
+        f"{frames_per_s:,.0f}",
+        f"{frames_per_s * size / GIB:.2f}",
+        "" if lost is None else f"{lost:,}",
+    ]
 
 
 def judge(results: Results, reports: dict[str, LinkReport], *, copy: bool) -> None:

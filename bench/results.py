@@ -109,7 +109,11 @@ class Results:
 
     def _document(self) -> dict[str, object]:
         return {
-            "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+            "machine": {
+                "cores": os.cpu_count(),
+                "kernel": platform.release(),
+                "python": platform.python_version(),
+            },
             "figures": [asdict(figure) for figure in self.figures],
             "tables": [asdict(table) for table in self.tables],
         }
