@@ -14,9 +14,10 @@ from tensor_pool.pool.wakeups import WakeUp
 from tensor_pool.wire.messages import FrameProgressState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from tensor_pool import _native
+    from tensor_pool.pool.blobs import Blob
     from tensor_pool.pool.metadata import MetadataView
     from tensor_pool.pool.pacing import RateGate
     from tensor_pool.pool.sessions.consumer import ConsumerSession
@@ -288,6 +289,11 @@ class Consumer(Closing):
     def metadata(self) -> MetadataView:
         """What the producer says of the stream; behaves like a dict."""
         return self._session.metadata
+
+    @property
+    def blobs(self) -> Mapping[int, Blob]:
+        """The newest large piece of metadata of each type, see `Producer.send_blob`."""
+        return self._session.blobs
 
     @property
     def stats(self) -> ConsumerStats:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, from_numpy
-from tensor_pool.errors import ClosedError, FrameTooLargeError
+from tensor_pool.errors import ClosedError, FrameTooLargeError, MalformedMessageError
 from tensor_pool.pool.claim import ClaimedSlot
 
 if TYPE_CHECKING:
@@ -220,6 +220,34 @@ class Producer(Closing):
         Every change is a new version, which the frames published after it name.
         """
         return self._session.metadata
+
+    def send_blob(self, blob_type: int, data: Buffer) -> None:
+        """Sends a large piece of metadata, such as a calibration table, to all consumers and later ones.
+
+        It replaces the former one of its type. What a type means is between producer and consumers.
+
+        Args:
+            blob_type: A number from 0 to 2**32 - 1.
+            data: Its bytes; all blobs of a stream together have at most 64 MiB.
+
+        Raises:
+            MalformedMessageError: Too much for metadata.
+
+        Example:
+            >>> import time, tensor_pool as tp
+            >>> with tp.connect(embedded=True) as pool, pool.producer("a", dtype="uint8", shape=(4,)) as out:
+            ...     inp = pool.consumer("a")
+            ...     out.send_blob(1, bytes(100_000))
+            ...     while 1 not in inp.blobs:
+            ...         time.sleep(0.01)
+            ...     len(inp.blobs[1].data)
+            100000
+        """
+        self._check_open()
+        if not 0 <= blob_type < 2**32:
+            raise MalformedMessageError(f"blob type {blob_type}", hint="a number from 0 to 4294967295")
+        session, copied = self._session, bytes(data)
+        session.context.run(lambda: session.blobs.put(blob_type, copied, meta_version=session.meta_version))
 
     @property
     def stats(self) -> ProducerStats:

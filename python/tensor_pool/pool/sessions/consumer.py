@@ -11,6 +11,7 @@ import msgspec
 
 from tensor_pool import _native
 from tensor_pool.errors import NoStreamError, RegionError, TensorPoolError
+from tensor_pool.pool.blobs import BlobAssembly
 from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
@@ -28,6 +29,9 @@ from tensor_pool.wire.messages import (
     DataSourceAnnounce,
     DataSourceMeta,
     FrameProgress,
+    MetaBlobAnnounce,
+    MetaBlobChunk,
+    MetaBlobComplete,
     Mode,
     QosConsumer,
     Role,
@@ -38,6 +42,7 @@ from tensor_pool.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensor_pool.pool.blobs import Blob
     from tensor_pool.pool.mapping import MappingAction
     from tensor_pool.pool.progress import TrackedFrame
     from tensor_pool.pool.sessions.lease import Lease, StreamWish
@@ -83,6 +88,9 @@ class ConsumerSession(StreamSession):
         super().__init__(context, wish, None if options.attach else context.attachment(wish, Unattached))
         self.options = options
         self.ledger = FrameLedger()
+        self.blobs: dict[int, Blob] = {}
+        """The newest blob of each type."""
+        self._assembly = BlobAssembly()
         self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
         self.reader: _native.RingReader | None = None
         """The ring in use; user threads read it and must bear that it is closed any time."""
@@ -217,29 +225,48 @@ class ConsumerSession(StreamSession):
             case ShmPoolAnnounce():
                 self._on_announce(message, header, now_ns)
             case ShmLeaseRevoked(role=Role.PRODUCER):
-                # No frame of an epoch whose producer is gone, until the next one is announced [DRV-4.9-9].
-                if self._mapping is not None:
-                    lost = self._mapping.on_producer_revoked(message.client_id, message.timestamp_ns)
-                    self._act(lost, now_ns)
+                self._on_producer_revoked(message, now_ns)
             case DataSourceAnnounce() | DataSourceMeta():
-                if self.attachment.stream_id is None:
-                    # Without a driver, names are what producers say they are.
-                    self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
-                    self._follow()
-                self.metadata.on_message(message)
+                self._on_metadata(message)
+            case MetaBlobAnnounce() | MetaBlobChunk() | MetaBlobComplete():
+                self._on_blob(message, now_ns)
             case ConsumerConfig():
-                if message.consumer_id == self.consumer_id:
-                    self._on_config(message, now_ns)
+                self._on_config(message, now_ns)
             case QosConsumer():
-                if not self.agent.is_own(header) and self._ids.on_qos(message, header.session_id) is not None:
-                    _LOG.warning("another consumer of stream %s had our id, took %d", self.wish.label,
-                                 self.consumer_id)  # fmt: skip
-                    self._hello_timer.next_ns = now_ns
+                self._on_report(message, header, now_ns)
             case FrameProgress():
-                tracked = self._tracker.on_progress(message) if self.options.progress else None
-                if tracked is not None:
-                    self.progress.append(msgspec.structs.replace(tracked))
-                    self._tell_users()
+                self._on_progress(message)
+
+    def _on_producer_revoked(self, notice: ShmLeaseRevoked, now_ns: int) -> None:
+        """No frame of an epoch whose producer is gone, until the next one is announced [DRV-4.9-9]."""
+        if self._mapping is not None:
+            lost = self._mapping.on_producer_revoked(notice.client_id, notice.timestamp_ns)
+            self._act(lost, now_ns)
+
+    def _on_metadata(self, message: DataSourceAnnounce | DataSourceMeta) -> None:
+        if self.attachment.stream_id is None:
+            # Without a driver, names are what producers say they are.
+            self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
+            self._follow()
+        self.metadata.on_message(message)
+
+    def _on_blob(self, message: MetaBlobAnnounce | MetaBlobChunk | MetaBlobComplete, now_ns: int) -> None:
+        blob = self._assembly.on_message(message, now_ns)
+        if blob is not None:
+            self.blobs = {**self.blobs, blob.blob_type: blob}  # replaced, not changed: user threads read it
+
+    def _on_report(self, report: QosConsumer, header: Header, now_ns: int) -> None:
+        """Somebody else may report under our id: then we take another [WIRE-10.1.2-15]."""
+        if self.agent.is_own(header) or self._ids.on_qos(report, header.session_id) is None:
+            return
+        _LOG.warning("another consumer of stream %s had our id, took %d", self.wish.label, self.consumer_id)
+        self._hello_timer.next_ns = now_ns
+
+    def _on_progress(self, progress: FrameProgress) -> None:
+        tracked = self._tracker.on_progress(progress) if self.options.progress else None
+        if tracked is not None:
+            self.progress.append(msgspec.structs.replace(tracked))
+            self._tell_users()
 
     def _on_announce(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> None:
         if self.attachment.lease is None and self.options.attach:
@@ -255,6 +282,8 @@ class ConsumerSession(StreamSession):
 
     def _on_config(self, config: ConsumerConfig, now_ns: int) -> None:
         """What the authority of the stream decided for this consumer [WIRE-5-8, WIRE-10.1.3-8]."""
+        if config.consumer_id != self.consumer_id:
+            return
         if self._mapping is not None:
             action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
             self._act(action, now_ns)
@@ -301,6 +330,7 @@ class ConsumerSession(StreamSession):
         self._act(mapping.expired(now_ns), now_ns)
         if self.streams.regressed():
             self._act(mapping.on_sequence_regression(), now_ns)
+        self._assembly.expire(now_ns)
         if self._hello_timer.due(now_ns):
             self._fault_point("before_hello")
             self.agent.send(self.streams.hello(stream_id, self.consumer_id))

@@ -13,6 +13,7 @@ from tensor_pool.pool.metadata import MetadataSource
 from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
 from tensor_pool.pool.qos import ConsumerWatch, qos_producer
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
+from tensor_pool.pool.sessions.blob_shelf import BlobShelf
 from tensor_pool.pool.sessions.private_sinks import PrivateSinks
 from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 from tensor_pool.pool.sessions.session import StreamSession
@@ -74,6 +75,7 @@ class ProducerSession(StreamSession):
             realtime_offset_ns=realtime_offset_ns(clock),
             clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
+        self.blobs = BlobShelf(0)
         self.bytes_published = 0
         self.too_large = 0
         self.dead: BaseException | None = None
@@ -118,6 +120,7 @@ class ProducerSession(StreamSession):
         )
         self._progress = ProgressThrottle(lease.stream_id)
         self.metadata.stream_id = lease.stream_id
+        self.blobs.bind(lease.stream_id)
         self.metadata.bind(producer_id=lease.client_id, epoch=lease.epoch)
         self.writer = writer
 
@@ -151,6 +154,8 @@ class ProducerSession(StreamSession):
             return
         match message:
             case ConsumerHello():
+                if message.consumer_id not in watch.consumers:
+                    self.blobs.repeat()
                 watch.on_hello(message, now_ns)
                 config = desk.on_hello(message, now_ns)
                 self._serve_privately(desk)
@@ -185,7 +190,12 @@ class ProducerSession(StreamSession):
 
     def is_due(self, now_ns: int) -> bool:
         """Also when a program changed the metadata, or progress was held back."""
-        return super().is_due(now_ns) or self.metadata.has_changes or self._progress.is_due(now_ns)
+        return (
+            super().is_due(now_ns)
+            or self.metadata.has_changes
+            or self.blobs.has_waiting
+            or self._progress.is_due(now_ns)
+        )
 
     def work(self, now_ns: int) -> int:
         """Metadata, quality of service, and consumers that fell silent."""
@@ -201,6 +211,7 @@ class ProducerSession(StreamSession):
         realtime_ns = now_ns + realtime_offset_ns(self.agent.clock)
         for message in self.metadata.due(now_ns, realtime_ns=realtime_ns):
             self.agent.send_metadata(message)
+        self.blobs.send(self.agent.send_metadata)
         if self._qos_timer.due(now_ns):
             next_seq = writer.next_seq
             self.agent.send_qos(
