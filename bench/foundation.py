@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
-from results import Results, progress
+from results import KIB, MIB, Results, label, progress
 
 from tensor_pool import _native, wire
 from tensor_pool.wire import messages
@@ -26,15 +26,9 @@ from tensor_pool.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-KIB, MIB = 1 << 10, 1 << 20
 COPY_SIZES = [4 * KIB, 64 * KIB, 640 * KIB, MIB, 8 * MIB, 64 * MIB]
 LARGE_SIZES = [8 * MIB, 32 * MIB, 64 * MIB]
 RING_BYTES = 512 * MIB
-
-
-def label(size: int) -> str:
-    """A size as people write it."""
-    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
 
 
 class Pair:

@@ -21,7 +21,7 @@ class LinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     copy: bool = False
     """Copy in and copy out, rather than fill and look in place."""
     wait: WaitName = "sleep"
-    """Whether the receiver sleeps until it is woken (iceoryx2 alone: in a reactor for many), or asks again and again."""
+    """Whether the receiver sleeps until it is woken (iceoryx2 alone: as one of many), or never sleeps."""
     frame_bytes: int = 1 << 20
     slots: int = 16
     """How many frames may be under way."""

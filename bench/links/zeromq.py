@@ -1,7 +1,8 @@
-"""Frames through ZeroMQ, over a Unix socket: no loans, every frame is copied into the kernel and out of it."""
+"""Frames through ZeroMQ, over a Unix socket: no loans, the kernel copies each frame in and out."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,8 @@ import zmq
 _SOURCES: Final = 64
 """Arrays that are sent from in turn: ZeroMQ reads them after `send` has returned."""
 
+_PATIENCE_MS: Final = 500
+
 
 class ZmqSender:
     """Pushes arrays without a copy of its own."""
@@ -28,6 +31,7 @@ class ZmqSender:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PUSH)
         self._socket.set_hwm(min(plan.slots, _SOURCES // 2))
+        self._socket.setsockopt(zmq.SNDTIMEO, _PATIENCE_MS)
         self._socket.bind(f"ipc://@tensor-pool-{plan.name}")
         self._sources = [np.zeros(plan.words, np.uint64) for _ in range(_SOURCES)]
 
@@ -36,7 +40,8 @@ class ZmqSender:
         now_ns = time.monotonic_ns()
         source = self._sources[number % _SOURCES]
         stamp(source, number, now_ns)
-        self._socket.send(source, copy=False)
+        with contextlib.suppress(zmq.Again):  # nobody is there any more to hear of the end
+            self._socket.send(source, copy=False)
 
     def close(self) -> None:
         """Ends the connection."""

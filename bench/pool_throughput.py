@@ -1,0 +1,187 @@
+"""How many frames a second reach another process, each of them checked; beside the peers and plain memcpy.
+
+As fast as it goes: a receiver that is behind loses frames (the pool, iceoryx2 with overflow) or holds the
+sender up (ZeroMQ). Only what was received and found whole counts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from links.pairs import best_of
+from links.plan import LinkPlan, LinkReport, peers_installed
+from results import KIB, MIB, Results, label, progress
+
+from tensor_pool.testing import Cluster
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier
+
+ROUNDS = 3
+SIZES = [64 * KIB, 640 * KIB, MIB, 8 * MIB]
+FOOTPRINT = 256 * MIB
+"""Of a large ring: beyond the last cache of most machines."""
+SMALL_RING = 16
+FIRST_FRAMES = 64
+JULIA = "Julia reference, as published, its authors' machine: 20,145 frames/s, 12.3 GiB/s"
+GIB = 1 << 30
+
+
+def slots_of(size: int) -> int:
+    """As many slots as make the large footprint; their number and size are powers of two."""
+    return max(8, min(1024, FOOTPRINT // (1 << (size - 1).bit_length())))
+
+
+def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
+    """Who is compared. The peers reuse few buffers, so the pool is measured with a small ring as well."""
+    shared = {"copy": copy, "frame_bytes": size, "seconds": 1.0}
+    plans = {
+        f"pool, {SMALL_RING} slots": LinkPlan(link="pool", slots=SMALL_RING, **shared),
+        "pool, 256 MiB": LinkPlan(link="pool", slots=slots_of(size), **shared),
+    }
+    if peers_installed():
+        plans |= {
+            "iceoryx2, spinning": LinkPlan(link="iceoryx2", wait="spin", slots=SMALL_RING, **shared),
+            "iceoryx2, listener": LinkPlan(link="iceoryx2", slots=SMALL_RING, **shared),
+        }
+        if copy:
+            plans["ZeroMQ, ipc"] = LinkPlan(link="zmq", slots=SMALL_RING, **shared)
+    return plans
+
+
+def memcpy(size: int, slots: int, *, seconds: float = 0.5) -> float:
+    """Copies a second by one core, from one buffer into many in turn."""
+    source, target = np.ones(size, "u1"), np.ones((slots, size), "u1")
+    copies, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        np.copyto(target[copies % slots], source)
+        copies += 1
+    return copies / elapsed
+
+
+def _copy_beside(size: int, slots: int, start: Barrier) -> None:
+    memory = np.ones((slots, size), "u1")
+    target = np.ones(size, "u1")
+    start.wait()
+    deadline = time.perf_counter() + 0.7
+    copies = 0
+    while time.perf_counter() < deadline:
+        np.copyto(target, memory[copies % slots])
+        copies += 1
+
+
+def memcpy_beside_another(size: int, slots: int) -> float:
+    """The same while another process copies too: both ends of a stream share the machine's memory."""
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(2)
+    other = context.Process(target=_copy_beside, args=(size, slots, start))
+    other.start()
+    start.wait()
+    rate = memcpy(size, slots)
+    other.join()
+    return rate
+
+
+def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str, LinkReport]:
+    """One table: the best round of each."""
+    title = f"{label(size)}, {'copy in, copy out' if copy else 'loan'}"
+    progress(title)
+    reports = best_of(candidates(size, copy=copy), rounds, better=lambda report: -report.frames_per_s)
+    rows = [row(name, report.frames_per_s, size, report.lost) for name, report in reports.items()]
+    if copy:
+        slots = slots_of(size)
+        alone = max(memcpy(size, slots) for _ in range(rounds))
+        beside = max(memcpy_beside_another(size, slots) for _ in range(rounds))
+        rows += [row("memcpy, 256 MiB", alone, size), row("memcpy beside another, 256 MiB", beside, size)]
+        if size == MIB:
+            large = reports["pool, 256 MiB"].frames_per_s
+            results.add(
+                "1 MiB copy, 256 MiB: end to end / memcpy beside another", large / beside, "x", at_least=0.9
+            )
+            results.add("1 MiB copy, 256 MiB: end to end / memcpy alone", large / alone, "x")
+    if size == 640 * KIB:
+        title += f"\n  ({JULIA})"
+    results.table(title, ["received and whole", "frames/s", "GiB/s", "lost"], rows)
+    return reports
+
+
+def row(name: str, frames_per_s: float, size: int, lost: int | None = None) -> list[str]:
+    """A line of a table."""
+    return [
+        name,
+        f"{frames_per_s:,.0f}",
+        f"{frames_per_s * size / GIB:.2f}",
+        "" if lost is None else f"{lost:,}",
+    ]
+
+
+def judge(results: Results, reports: dict[str, LinkReport], *, copy: bool) -> None:
+    """The goals, for 1 MiB."""
+    if not peers_installed():
+        return
+    peer = max(report.frames_per_s for name, report in reports.items() if name.startswith("iceoryx2"))
+    ours = max(report.frames_per_s for name, report in reports.items() if name.startswith("pool"))
+    if copy:
+        results.add("1 MiB copy, frames/s: pool / iceoryx2", ours / peer, "x", at_least=1.0)
+    else:
+        results.add("1 MiB loan, frames/s: pool / iceoryx2", ours / peer, "x", at_least=1.3)
+
+
+def measure_first_touch(results: Results) -> None:
+    """What the first frames of a fresh ring cost, against later ones that go through the same memory."""
+    progress("first frames of a fresh ring")
+    source = np.ones(MIB, "u1")
+    first, later, fresh = [], [], []
+    with Cluster() as cluster, cluster.connect() as pool:
+        for n in range(3):
+            with pool.producer(f"first-{n}", max_bytes=MIB, slots=FIRST_FRAMES) as out:
+                first.append(_publish_us(out, source))
+                later.append(min(_publish_us(out, source) for _ in range(3)))
+            fresh.append(_fresh_memory_us(source))
+    ratio = min(one / other for one, other in zip(first, later, strict=True))
+    results.add("first 64 frames of 1 MiB, each", min(first), "us")
+    results.add("later frames, each", min(later), "us")
+    results.add("copy into memory that nobody touched", min(fresh), "us")
+    results.add("first frames / later frames", ratio, "x", at_most=1.2)
+
+
+def _publish_us(out: object, source: np.ndarray) -> float:
+    started = time.perf_counter_ns()
+    for _ in range(FIRST_FRAMES):
+        out.publish(source)
+    return (time.perf_counter_ns() - started) / FIRST_FRAMES / 1000
+
+
+def _fresh_memory_us(source: np.ndarray) -> float:
+    """The same copies into shared memory that was never touched: what `prefault` takes off the first frames."""
+    with Path("/dev/shm").joinpath(f"tensor-pool-bench-{time.monotonic_ns()}").open("x+b") as file:
+        Path(file.name).unlink()
+        file.truncate(FIRST_FRAMES * MIB)
+        slots = np.memmap(file, "u1", "r+", shape=(FIRST_FRAMES, MIB))
+        started = time.perf_counter_ns()
+        for slot in slots:
+            np.copyto(slot, source)
+        return (time.perf_counter_ns() - started) / FIRST_FRAMES / 1000
+
+
+def main() -> int:
+    """Measures everything."""
+    results = Results(Path(__file__).stem)
+    if not peers_installed():
+        print("iceoryx2 and pyzmq are not installed: measuring without them", file=sys.stderr)
+    for copy in (False, True):
+        for size in SIZES:
+            reports = measure(results, size, copy=copy, rounds=ROUNDS if size == MIB else 1)
+            if size == MIB:
+                judge(results, reports, copy=copy)
+    measure_first_touch(results)
+    return results.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
