@@ -337,6 +337,7 @@ class Consumer(Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
+            self._ledger.judge_last()  # also lets go of the frame, and with it of the ring
             if self._wake_up is not None:
                 self._wake_up.ring()
             self._session.context.run(self._session.close)
