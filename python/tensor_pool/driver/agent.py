@@ -109,7 +109,7 @@ class DriverAgent:
         software_version: str = "",
         replay_window_ns: int = 0,
         subscribe: Subscribe | None = None,
-        on_request: Callable[[], object] = lambda: None,
+        on_request: Callable[[], object] | None = None,
     ) -> None:
         section.check_beside(streams)
         self._client = client
@@ -121,7 +121,7 @@ class DriverAgent:
         self._software_version = software_version
         self._replay_window_ns = replay_window_ns
         self._subscribe = subscribe or (lambda *endpoint: client.add_subscription(*endpoint[:2]))
-        self._on_request = on_request
+        self._on_request = on_request or (lambda: None)
         self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None

@@ -70,7 +70,7 @@ class Driver(Closing):
     ) -> None:
         self._own = contextlib.ExitStack()
         subscribe: Subscribe | None = None
-        on_request: Callable[[], object] = lambda: None
+        on_request: Callable[[], object] | None = None
         if client is None:
             connection = self._own.enter_context(
                 AeronClient.connect(
