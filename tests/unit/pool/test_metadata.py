@@ -219,7 +219,7 @@ class TestLimits:
         source["small"] = 1
         with pytest.raises(MalformedMessageError, match="a stream has at most 262144") as caught:
             source["flat_field"] = np.zeros((512, 512))
-        assert "'flat_field' (2097280 bytes) as a blob" in str(caught.value)
+        assert "'flat_field' (2097280 bytes) with Producer.send_blob" in str(caught.value)
         assert set(source) == {CLOCK_DOMAIN, CLOCK_OFFSET, "small"}
 
     def test_what_fits_can_be_sent(self) -> None:

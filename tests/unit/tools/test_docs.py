@@ -58,7 +58,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in ALL_PAGES])
 def test_named_files_of_the_repository_exist(page):
-    folders = "crates|python|tests|tools|docs|bench"
+    folders = "crates|python|tests|tools|docs|bench|examples"
     for path in re.findall(rf"`((?:{folders})/[\w./-]+)`", page.prose):
         assert ROOT / path in GENERATED or (ROOT / path).exists(), path
 

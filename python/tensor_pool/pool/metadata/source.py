@@ -268,7 +268,7 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
             largest = max(attributes.values(), key=lambda attribute: len(attribute.value))
             raise MalformedMessageError(
                 f"{total} bytes of metadata; a stream has at most {limits.max_total_bytes}",
-                hint=f"send {largest.key!r} ({len(largest.value)} bytes) as a blob",
+                hint=f"send {largest.key!r} ({len(largest.value)} bytes) with Producer.send_blob",
             )
 
 
