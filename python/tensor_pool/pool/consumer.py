@@ -347,7 +347,7 @@ class Consumer(Closing):
 
     def _check_open(self) -> None:
         if self._session.dead is not None:
-            raise self._session.dead
+            raise self._session.dead.with_traceback(None)
         if self._session.refusal is not None:
             raise self._session.refusal
         if self._closed:
