@@ -72,9 +72,14 @@ class DriverBench:
             self.streams,
             ShmSection(shm_base_dir=str(base), **(shm or {})),
             clock=self.clock,
+            on_request=self._count_request,
         )
+        self.requests = 0
         self.invoker = AgentInvoker(self.agent)
         self._correlation_ids = itertools.count(1)
+
+    def _count_request(self) -> None:
+        self.requests += 1
 
     def __enter__(self) -> Self:
         self.invoker.start()

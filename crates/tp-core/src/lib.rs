@@ -8,7 +8,7 @@
 //! * [`region`] creates, opens and maps region files, trusting nothing that it finds there;
 //! * [`tensor`] and [`slot`] turn 256 bytes that anybody may have written into a checked frame;
 //! * [`ring`] puts these together as a writer and as readers; [`doorbell`] lets readers sleep, and
-//!   [`bell_watcher`] turns it into file descriptors;
+//!   [`bell_watcher`] turns it into file descriptors, and [`crowd`] wakes many of them;
 //! * [`descriptor_log`] remembers what descriptors said of frames.
 
 #[cfg(target_endian = "big")]
@@ -22,6 +22,7 @@ pub mod chunk;
 pub mod clock;
 pub mod copy;
 pub mod crc;
+pub mod crowd;
 pub mod descriptor_log;
 pub mod doorbell;
 pub mod drops;

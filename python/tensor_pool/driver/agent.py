@@ -77,6 +77,7 @@ class DriverAgent:
             of an earlier run, and a lease for somebody who is gone would hold the stream (decision L11). Who
             is there asks again.
         subscribe: Opens a subscription to certain messages; everything else may be left out of it.
+        on_request: Called when a client asks for something and will soon ask for more.
 
     Example:
         >>> import tempfile
@@ -108,6 +109,7 @@ class DriverAgent:
         software_version: str = "",
         replay_window_ns: int = 0,
         subscribe: Subscribe | None = None,
+        on_request: Callable[[], object] | None = None,
     ) -> None:
         section.check_beside(streams)
         self._client = client
@@ -119,6 +121,7 @@ class DriverAgent:
         self._software_version = software_version
         self._replay_window_ns = replay_window_ns
         self._subscribe = subscribe or (lambda *endpoint: client.add_subscription(*endpoint[:2]))
+        self._on_request = on_request or (lambda: None)
         self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None
@@ -221,7 +224,7 @@ class DriverAgent:
             (m.ShmLeaseKeepalive, self._attach.keep_alive),
             (m.ShmDetachRequest, self._attach.detach),
             (m.ShmDriverShutdownRequest, self._on_shutdown_request),
-            (m.ResolveStream, self._admin.resolve),
+            (m.ResolveStream, self._on_resolve),
             (m.ListStreams, self._admin.list_streams),
             (m.ListLeases, self._admin.list_leases),
             (m.RevokeLease, self._admin.revoke),
@@ -419,7 +422,12 @@ class DriverAgent:
             messages += [self._announcer.announce(s, now) for s in self._streams if s.epoch is not None]
         return messages
 
+    def _on_resolve(self, request: m.ResolveStream, now: Moment) -> list[Message]:
+        self._on_request()  # the attach follows
+        return self._admin.resolve(request, now)
+
     def _on_attach(self, request: m.ShmAttachRequest | m.NewerShmAttachRequest, now: Moment) -> list[Message]:
+        self._on_request()  # programs open several streams, one after the other
         if now.monotonic_ns < self._hears_attaches_from_ns:
             return []
         return self._attach.attach(request, now)

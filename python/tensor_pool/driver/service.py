@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import tensor_pool
@@ -15,6 +16,7 @@ from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from tensor_pool.config import Config
     from tensor_pool.runtime import Bell, ErrorLog
@@ -26,6 +28,9 @@ __all__ = ["Driver"]
 _REPLAY_WINDOW_NS: Final = 200_000_000
 _CLIENT_SLEEP_MS: Final = 50
 """How late the driver may learn of a new client's publication; its messages wait meanwhile."""
+
+_MORE_REQUESTS_MS: Final = 50
+"""After a request the driver looks for the next without growing pauses for so long."""
 
 
 class Driver(Closing):
@@ -65,6 +70,7 @@ class Driver(Closing):
     ) -> None:
         self._own = contextlib.ExitStack()
         subscribe: Subscribe | None = None
+        on_request: Callable[[], object] | None = None
         if client is None:
             connection = self._own.enter_context(
                 AeronClient.connect(
@@ -81,6 +87,7 @@ class Driver(Closing):
                 Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
             )
             client, subscribe = drain.client, drain.subscribe
+            on_request = partial(drain.hurry, _MORE_REQUESTS_MS)
         self._client = client
         try:
             counters = AeronCounters(client)
@@ -93,6 +100,7 @@ class Driver(Closing):
                 software_version=tensor_pool.__version__,
                 replay_window_ns=_REPLAY_WINDOW_NS,
                 subscribe=subscribe,
+                on_request=on_request,
             )
             agents = config.agents
             self._runner = AgentRunner(

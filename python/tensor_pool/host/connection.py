@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["connect"]
 
 _ANSWER_S: Final = 0.2
+_ANSWER_SOON_MS: Final = 50
 
 _DRAIN_PAUSES_MS: Final = {"latency": (0.05, 2.0), "balanced": (0.5, 10.0), "eco": (2.0, 50.0)}
 """The shortest and the longest pause between two looks at Aeron's streams."""
@@ -139,7 +140,7 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         control_stream_ids=_ids(config, "control_stream_id_range"),
         answers_hellos=config[DriverSection].hello_authority == "producer",
         own_stream=lambda wish: _own_stream(wish, agent, config),
-        wake=drain.wake,
+        wake=lambda: _wake(drain),
         is_running=lambda: runner.is_running,
     )
     pool = Pool(context, aeron_dir=directory, close=resources.pop_all().close)
@@ -162,6 +163,12 @@ def _close_at_exit(pool: Pool) -> None:
 def _close_all() -> None:
     for pool in list(_open_pools):
         pool.close()
+
+
+def _wake(drain: Drain) -> None:
+    """Has the agent look at what a program wants; mostly somebody is asked for it, and answers soon."""
+    drain.hurry(_ANSWER_SOON_MS)
+    drain.wake()
 
 
 def _own_stream(wish: StreamWish, agent: ClientAgent, config: Config) -> Attachment:

@@ -337,6 +337,7 @@ class Consumer(Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
+            self._ledger.judge_last()  # also lets go of the frame, and with it of the ring
             if self._wake_up is not None:
                 self._wake_up.ring()
             self._session.context.run(self._session.close)
@@ -346,7 +347,7 @@ class Consumer(Closing):
 
     def _check_open(self) -> None:
         if self._session.dead is not None:
-            raise self._session.dead
+            raise self._session.dead.with_traceback(None)
         if self._session.refusal is not None:
             raise self._session.refusal
         if self._closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _LATENCY_SPIN_S: Final = 0.001
+_REPEAT_S: Final = 0.25
 _MAX_NAME_BYTES: Final = 255
 
 
@@ -269,11 +271,14 @@ class Pool(Closing):
         agent = self._context.agent
         answer: Once[Message] = Once()
         message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
-        self._context.submit(lambda: agent.send(message, answer_to=answer))
-        given = answer.wait(self._timeout_s() if timeout_s is None else timeout_s)
-        if given is None:
-            raise no_driver_error(self._aeron_dir)
-        return given
+        deadline = time.monotonic() + (self._timeout_s() if timeout_s is None else timeout_s)
+        while (left_s := deadline - time.monotonic()) > 0:
+            # Control streams may lose a message; the driver does a repeated request once (decision D18).
+            self._context.submit(lambda: agent.send(message, answer_to=answer))
+            given = answer.wait(min(left_s, _REPEAT_S))
+            if given is not None:
+                return given
+        raise no_driver_error(self._aeron_dir)
 
     def _start(self, session: StreamSession) -> None:
         self._check_open()

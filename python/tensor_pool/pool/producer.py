@@ -279,7 +279,7 @@ class Producer(Closing):
         while (writer := session.writer) is None:
             self._check_open()
             if session.dead is not None:
-                raise session.dead
+                raise session.dead.with_traceback(None)
             if section.on_lease_loss == "raise" or time.monotonic() > deadline:
                 raise session.lost_error()
             time.sleep(_SLICE_S)

@@ -55,6 +55,19 @@ class TestOtherMessages:
         assert driver.say(*announces(driver.said)) == []
 
 
+class TestHurry:
+    def test_requests_are_told_of_and_signs_of_life_are_not(self, driver: DriverBench) -> None:
+        """Whoever asks once asks again soon; the driver's transport may look more often meanwhile."""
+        stream = driver.resolve("camera-1")
+        assert driver.requests == 1
+        assert stream.stream_id is not None
+        lease = driver.attach(stream.stream_id)
+        assert driver.requests == 2
+        driver.keep_alive(lease, 7, Role.PRODUCER)
+        driver.work(10)
+        assert driver.requests == 2
+
+
 class TestShutdownRequest:
     def ask(self, driver: DriverBench, token: str, correlation_id: int = 5) -> ControlResponse:
         request = ShmDriverShutdownRequest(

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::Geometry;
 use super::geometry::{RingAddress, RingFiles};
 use crate::clock::monotonic_ns;
+use crate::crowd::CrowdWaker;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::{payload_offset, slot_offset};
@@ -121,6 +122,7 @@ pub struct RingWriter {
     largest_stride: u32,
     next_seq: u64,
     _lock: WriterLock,
+    crowd: CrowdWaker,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
     open: std::collections::VecDeque<u64>,
 }
@@ -135,11 +137,13 @@ impl RingWriter {
         let (header, pools) = files.map(Access::Write)?;
         let pools = pools.into_iter().map(Arc::new).collect();
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
+        let header = Arc::new(header);
         let mut writer = Self {
             geometry: files.geometry,
             // Before the ring is looked at: what another writer does meanwhile would be missed.
             _lock: WriterLock::take(files.header)?,
-            header: Arc::new(header),
+            crowd: CrowdWaker::new(Arc::clone(&header)),
+            header,
             pools,
             largest_stride,
             next_seq: 0,
@@ -317,6 +321,13 @@ impl RingWriter {
         let bell = Doorbell::of(&self.header);
         bell.raise(monotonic_ns());
         bell.wake(wake);
+    }
+
+    /// Rings the doorbell for everybody; where many sleep, a thread goes on waking them after this has returned.
+    #[inline]
+    pub fn ring_all(&mut self) {
+        Doorbell::of(&self.header).raise(monotonic_ns());
+        self.crowd.wake_all();
     }
 }
 

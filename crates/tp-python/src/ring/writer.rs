@@ -25,8 +25,8 @@ use crate::errors;
 /// Copies at least this long release the GIL; below, releasing costs as much as the copy.
 pub const RELEASE_GIL_BYTES: usize = 32 << 10;
 
-/// Wakes every sleeping reader.
-const WAKE_ALL: u32 = i32::MAX as u32;
+/// The kernel counts the sleepers that it wakes with a sign.
+const MOST_SLEEPERS: u32 = i32::MAX as u32;
 
 /// What a descriptor says beyond the frame's identity.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Publisher {
             }
         }
         if what.ring {
-            self.ring.ring(WAKE_ALL);
+            self.ring.ring_all();
         }
     }
 }
@@ -261,7 +261,10 @@ impl RingWriter {
     fn ring(&self, py: Python<'_>, wake: Option<u32>) -> PyResult<()> {
         self.check(py)?;
         self.publisher.with(py, |publisher| {
-            publisher.ring.ring(wake.map_or(WAKE_ALL, |count| count.min(WAKE_ALL)));
+            match wake {
+                Some(count) => publisher.ring.ring(count.min(MOST_SLEEPERS)),
+                None => publisher.ring.ring_all(),
+            }
             Ok(())
         })
     }
