@@ -51,10 +51,10 @@ PROGRAM = """
     "fault",
     [
         "driver.before_create:kill:2",
-        "driver.after_create:kill:2",
+        pytest.param("driver.after_create:kill:2", marks=pytest.mark.slow),
         "driver.after_rename:kill:2",
         "driver.before_announce:kill:9",
-        "driver.after_announce:kill:9",
+        pytest.param("driver.after_announce:kill:9", marks=pytest.mark.slow),
         "driver.while_revoking:kill:1",
         "driver.during_gc:kill:1",
     ],
