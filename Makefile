@@ -76,10 +76,13 @@ test-python: $(STAMPS)/native ## Unit, property, conformance and integration tes
 
 ##@ Measuring
 
+BENCH ?=
+
 .PHONY: bench
-bench: $(STAMPS)/native ## Costs of ring, codecs and import, each beside its goal; saved in bench-results/.
-	@tools/say "measuring (about half a minute; close other programs)"
-	@python bench/foundation.py
+bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and ZeroMQ; BENCH="pool_growth ..." for some.
+	@tools/setup-bench-peers $(STAMPS)/bench-peers
+	@tools/say "measuring (about ten minutes in all; close other programs)"
+	@tools/bench $(BENCH)
 
 ##@ Slow suites and the C library
 

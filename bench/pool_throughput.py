@@ -27,9 +27,11 @@ SIZES = [64 * KIB, 640 * KIB, MIB, 8 * MIB]
 FOOTPRINT = 256 * MIB
 """Of a large ring: beyond the last cache of most machines."""
 SMALL_RING = 16
+LATENCY = {"client.wake_profile": "latency"}
 FIRST_FRAMES = 64
 JULIA = "Julia reference, as published, its authors' machine: 20,145 frames/s, 12.3 GiB/s"
 GIB = 1 << 30
+COLUMNS = ["received and whole", "frames/s", "GiB/s", "lost", "us CPU to send", "to receive"]
 
 
 def slots_of(size: int) -> int:
@@ -43,6 +45,7 @@ def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
     plans = {
         f"pool, {SMALL_RING} slots": LinkPlan(link="pool", slots=SMALL_RING, **shared),
         "pool, 256 MiB": LinkPlan(link="pool", slots=slots_of(size), **shared),
+        "pool, 256 MiB, latency": LinkPlan(link="pool", slots=slots_of(size), settings=LATENCY, **shared),
     }
     if peers_installed():
         plans |= {
@@ -92,7 +95,7 @@ def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str
     title = f"{label(size)}, {'copy in, copy out' if copy else 'loan'}"
     progress(title)
     reports = best_of(candidates(size, copy=copy), rounds, better=lambda report: -report.frames_per_s)
-    rows = [row(name, report.frames_per_s, size, report.lost) for name, report in reports.items()]
+    rows = [row(name, report.frames_per_s, size, report) for name, report in reports.items()]
     if copy:
         slots = slots_of(size)
         alone = max(memcpy(size, slots) for _ in range(rounds))
@@ -106,18 +109,16 @@ def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str
             results.add("1 MiB copy, 256 MiB: end to end / memcpy alone", large / alone, "x")
     if size == 640 * KIB:
         title += f"\n  ({JULIA})"
-    results.table(title, ["received and whole", "frames/s", "GiB/s", "lost"], rows)
+    results.table(title, COLUMNS, rows)
     return reports
 
 
-def row(name: str, frames_per_s: float, size: int, lost: int | None = None) -> list[str]:
+def row(name: str, frames_per_s: float, size: int, report: LinkReport | None = None) -> list[str]:
     """A line of a table."""
-    return [
-        name,
-        f"{frames_per_s:,.0f}",
-        f"{frames_per_s * size / GIB:.2f}",
-        "" if lost is None else f"{lost:,}",
-    ]
+    cells = [name, f"{frames_per_s:,.0f}", f"{frames_per_s * size / GIB:.2f}"]
+    if report is None:
+        return [*cells, "", "", ""]
+    return [*cells, f"{report.lost:,}", f"{report.send_cpu_us:.1f}", f"{report.receive_cpu_us:.1f}"]
 
 
 def judge(results: Results, reports: dict[str, LinkReport], *, copy: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from links.plan import LinkPlan, LinkReport
+from links.plan import LinkPlan, LinkReport, SenderReport
 from tensor_pool.testing import Cluster, Process
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ def _run(plan: LinkPlan) -> LinkReport:
             assert receiver.read_line(plan.idle_s + 30) == "waiting"
             sender.say("go")
             report = msgspec.json.decode(receiver.read_line(plan.seconds + 60), type=LinkReport)
+            sent = msgspec.json.decode(sender.read_line(plan.seconds + 60), type=SenderReport)
             sender.say("end")
             sender.wait()
             receiver.wait()
-    return report
+    return msgspec.structs.replace(report, sender=sent)
 
 
 def _start(role: str, plan: LinkPlan) -> Process:

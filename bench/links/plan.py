@@ -40,6 +40,14 @@ class LinkPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.frame_bytes // 8
 
 
+class SenderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What sending took."""
+
+    frames: int
+    cpu_s: float
+    """CPU time of the sending process: what other programs on the machine change least."""
+
+
 class LinkReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the receiver saw of the frames, each of them checked."""
 
@@ -55,6 +63,17 @@ class LinkReport(msgspec.Struct, frozen=True, kw_only=True):
     p50_us: float
     p99_us: float
     p999_us: float
+    sender: SenderReport | None = None
+
+    @property
+    def send_cpu_us(self) -> float:
+        """CPU time of sending one frame."""
+        return self.sender.cpu_s / self.sender.frames * 1e6 if self.sender and self.sender.frames else 0.0
+
+    @property
+    def receive_cpu_us(self) -> float:
+        """CPU time of receiving one frame; with a receiver that never sleeps it says little."""
+        return self.cpu_s / self.frames * 1e6 if self.frames else 0.0
 
     @property
     def frames_per_s(self) -> float:

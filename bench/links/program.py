@@ -13,7 +13,7 @@ sys.path[0] = str(Path(__file__).parent.parent)
 import msgspec  # noqa: E402 - the path comes first
 
 from links.ends import END, WARM_UP  # noqa: E402
-from links.plan import LinkPlan, LinkReport  # noqa: E402
+from links.plan import LinkPlan, LinkReport, SenderReport  # noqa: E402
 
 if TYPE_CHECKING:
     from links.ends import Receiver, Sender
@@ -69,6 +69,7 @@ def send(plan: LinkPlan) -> None:
     due_ns = time.monotonic_ns()
     end_ns = due_ns + round(plan.seconds * 1e9)
     number = WARM_UP
+    cpu = time.process_time()
     while (now_ns := time.monotonic_ns()) < end_ns:
         if period_ns:
             due_ns += period_ns
@@ -78,10 +79,11 @@ def send(plan: LinkPlan) -> None:
                 pass
         number += 1
         sender.send(number)
+    cpu = time.process_time() - cpu
     for _ in range(_GOODBYES):
         time.sleep(0.01)
         sender.send(END)
-    say("sent")
+    say(msgspec.json.encode(SenderReport(frames=number, cpu_s=cpu)).decode())
     sys.stdin.readline()
     sender.close()
 

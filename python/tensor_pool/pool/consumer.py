@@ -62,6 +62,7 @@ class Consumer(Closing):
         self._bells = bells
         self._on_close = on_close
         self._spin_s = spin_s
+        self._is_lively = True  # a stream that fell silent is not worth a core
         self._wake_up: WakeUp | None = None
         self._closed = False
         self._in_a_row = 0
@@ -264,7 +265,8 @@ class Consumer(Closing):
                     session.changed.wait(min(timeout_s, _SLICE_S))
             return
         try:
-            reader.wait(min(timeout_s, _SLICE_S), spin=self._spin_s)
+            spin_s = self._spin_s if self._is_lively else 0.0
+            self._is_lively = reader.wait(min(timeout_s, _SLICE_S), spin=spin_s)
         except ClosedError:
             self._check_open()
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool"]
 
-_LATENCY_SPIN_S: Final = 0.001
+_LATENCY_SPIN_S: Final = 0.02
+"""How long a consumer of the profile 'latency' looks for the next frame before it sleeps: from 50 Hz upwards
+it does not sleep between frames."""
 _REPEAT_S: Final = 0.25
 _MAX_NAME_BYTES: Final = 255
 

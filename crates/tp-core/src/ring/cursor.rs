@@ -95,6 +95,8 @@ pub struct Cursor {
     /// The doorbell when nothing was found further ahead; looking again before it rings is pointless.
     searched: Option<u32>,
     gaps: u64,
+    /// How many frames had been overwritten while they were read when this was last asked.
+    overwritten: u64,
 }
 
 impl Cursor {
@@ -135,6 +137,11 @@ impl Cursor {
     /// [WIRE-15.21-3]. The doorbell has rung since then: waiting for it ends at once.
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
+        let overwritten = drops.get(DropReason::ChangedWhileReading);
+        if overwritten != self.overwritten {
+            self.overwritten = overwritten;
+            self.get_ahead(source);
+        }
         let mut searches_left = SEARCHES;
         for _ in 0..source.nslots() + SPARE_ROUNDS {
             // Before looking, so that a frame committed after the look changes the word (decision M18).
@@ -192,11 +199,22 @@ impl Cursor {
         false
     }
 
-    /// The writer has lapped us. The oldest frames will be gone in a moment: leave it a quarter of the ring.
-    /// False when nothing is committed further ahead.
+    /// The writer overwrote what was being read: it is at our heels, and the next frames would end the same way.
+    fn get_ahead<S: Source>(&mut self, source: &S) {
+        let likely_to_stay = self.likely_to_stay(source).filter(|seq| *seq > self.next);
+        if let Some(found) = likely_to_stay.and_then(|seq| source.oldest_from(seq)) {
+            self.skip_to(found);
+        }
+    }
+
+    /// A frame that will be there for a while: the oldest quarter of the ring is left to the writer.
+    fn likely_to_stay<S: Source>(&self, source: &S) -> Option<u64> {
+        source.newest().map(|newest| newest.saturating_sub(source.nslots() * 3 / 4))
+    }
+
+    /// The writer has lapped us. False when nothing is committed further ahead.
     fn resume_after_lap<S: Source>(&mut self, source: &S) -> bool {
-        let likely_to_stay = source.newest().map(|newest| newest.saturating_sub(source.nslots() * 3 / 4));
-        let found = likely_to_stay.and_then(|seq| source.oldest_from(seq.max(self.next + 1)));
+        let found = self.likely_to_stay(source).and_then(|seq| source.oldest_from(seq.max(self.next + 1)));
         found.inspect(|seq| self.skip_to(*seq)).is_some()
     }
 

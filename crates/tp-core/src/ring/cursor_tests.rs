@@ -52,6 +52,25 @@ fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
 }
 
 #[test]
+fn a_cursor_gets_ahead_of_a_writer_that_overwrote_what_was_read() {
+    let r = ring(8, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    for _ in 0..8 {
+        publish(&mut writer, &[1]);
+    }
+    let mut cursor = Cursor::default();
+    assert!(matches!(cursor.poll(&reader, &drops), Polled::Frame(_)));
+    publish(&mut writer, &[1]); // over frame 0, which somebody still reads
+    drops.count(DropReason::ChangedWhileReading);
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), ((2..=8).collect(), 1));
+
+    // Whoever is far ahead loses nothing by an old frame that he kept too long.
+    publish(&mut writer, &[1]);
+    drops.count(DropReason::ChangedWhileReading);
+    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![9], 1));
+}
+
+#[test]
 fn looking_for_a_frame_takes_and_counts_nothing() {
     let r = ring(8, &[64]);
     let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
