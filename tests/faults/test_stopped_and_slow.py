@@ -88,16 +88,10 @@ def test_a_stopped_consumer_goes_on_where_the_stream_is(host: Cluster, pool: Poo
         print("ready")
         for frame in inp:
             try:
-<<<<<<< HEAD
                 with frame as values: value = int(values[0])
                 print(value)
             except tp.FrameOverwrittenError:
-                pass  # it was stopped with a frame in its hands
-=======
-                with frame as values: print(int(values[0]))
-            except tp.FrameOverwrittenError:
                 pass  # its lease ended meanwhile, and the frame with it
->>>>>>> client
         """
     )
     follower.read_line()
