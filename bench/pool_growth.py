@@ -171,7 +171,10 @@ def main() -> int:
         ),
         "growth-attach": LineChart(
             "One more attach", "streams in one driver", "ms",
-            {"first": [(x.streams, x.first_ms) for x in loads], "last": [(x.streams, x.last_ms) for x in loads]},
+            {
+                "first": [(x.streams, x.first_ms) for x in loads],
+                "last": [(x.streams, x.last_ms) for x in loads],
+            },
             goal=6,
         ),
         "growth-cpu": LineChart(

@@ -159,7 +159,7 @@ def _publish_us(out: object, source: np.ndarray) -> float:
 
 
 def _fresh_memory_us(source: np.ndarray) -> float:
-    """The same copies into shared memory that was never touched: what `prefault` takes off the first frames."""
+    """The same copies into shared memory that nobody touched: what `prefault` saves the first frames."""
     with Path("/dev/shm").joinpath(f"tensor-pool-bench-{time.monotonic_ns()}").open("x+b") as file:
         Path(file.name).unlink()
         file.truncate(FIRST_FRAMES * MIB)

@@ -55,6 +55,14 @@ class DriverProcess:
         self.process.send_signal(signal.SIGKILL)
         self.wait_killed()
 
+    def lives_on(self, seconds: float) -> bool:
+        """Waits for its end; true when it still runs after that."""
+        try:
+            self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
     def wait_killed(self) -> None:
         """Waits for a death that a signal or a fault brings."""
         assert self.process.wait(timeout=30) == -signal.SIGKILL

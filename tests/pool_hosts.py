@@ -22,17 +22,17 @@ MessageT = TypeVar("MessageT", bound=Message)
 SOURCES = ("control", "announce", "descriptor", "qos", "metadata")
 
 QUICK: dict[str, Any] = {
-    "driver.keepalive_interval_ms": 200,
+    "driver.keepalive_interval_ms": 300,
     "driver.announce_interval_ms": 100,
     "driver.epoch_min_age_ms": 200,
-    "client.keepalive_interval_ms": 200,
-    "client.announce_freshness_ms": 1_000,
+    "client.keepalive_interval_ms": 300,
+    "client.announce_freshness_ms": 1_200,
     "client.hello_interval_ms": 100,
     "client.metadata_interval_ms": 100,
 }
-"""What takes seconds takes parts of one: a lease lasts 0.6 s, a silent driver counts as dead after 1 s."""
+"""What takes seconds takes parts of one: a lease lasts 0.9 s, a silent driver counts as dead after 1.2 s."""
 
-LEASE_S = 0.6
+LEASE_S = 0.9
 """How long a lease of `QUICK` lasts without keepalives."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 sys.path[0] = str(Path(__file__).parent.parent)
 
-import msgspec
+import msgspec  # noqa: E402 - the path comes first
 
-from links.ends import END, WARM_UP
-from links.plan import LinkPlan, LinkReport, SenderReport
+from links.ends import END, WARM_UP  # noqa: E402
+from links.plan import LinkPlan, LinkReport, SenderReport  # noqa: E402
 
 if TYPE_CHECKING:
     from links.ends import Receiver, Sender

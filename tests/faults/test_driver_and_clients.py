@@ -51,10 +51,10 @@ PROGRAM = """
     "fault",
     [
         "driver.before_create:kill:2",
-        "driver.after_create:kill:2",
+        pytest.param("driver.after_create:kill:2", marks=pytest.mark.slow),
         "driver.after_rename:kill:2",
         "driver.before_announce:kill:9",
-        "driver.after_announce:kill:9",
+        pytest.param("driver.after_announce:kill:9", marks=pytest.mark.slow),
         "driver.while_revoking:kill:1",
         "driver.during_gc:kill:1",
     ],
@@ -228,6 +228,6 @@ def test_publishing_raises_where_that_is_configured() -> None:
             out.publish(frame(1))
         assert time.monotonic() - started < 0.5
         host.start_driver()
-        wait_until(lambda: out.epoch is not None, what="a new lease")
+        wait_until(lambda: out.stats.reconnects == 1, what="a new lease, with its memory mapped")
         out.publish(frame(2))
-        assert (out.stats.lease_losses, out.stats.reconnects) == (1, 1)
+        assert out.stats.lease_losses == 1

@@ -87,9 +87,10 @@ def test_while_a_producer_attaches(
     name, _, times = point.partition(":")
     with RawClient(media.aeron_dir) as client:
         process = DriverProcess(media.aeron_dir, base, fault=f"{name}:kill:{times or 1}").wait_serving()
-        client.send(
-            ShmAttachRequest(1, 10_000, 7, Role.PRODUCER, publish_mode=PublishMode.EXISTING_OR_CREATE)
-        )
+        request = ShmAttachRequest(1, 10_000, 7, Role.PRODUCER, publish_mode=PublishMode.EXISTING_OR_CREATE)
+        while process.process.poll() is None:  # a young driver does not hear attaches yet (decision L11)
+            client.send(request)
+            process.lives_on(0.1)
         process.wait_killed()
         heard = announced(client)
         assert bool(heard) == is_announced

@@ -1,23 +1,31 @@
 """Programs that are killed between any two steps: the others go on, and nothing is left of them.
 
-Reliability 4 and 5, each place in both stream layouts.
+Reliability 4 and 5; `make faults` does it in a deployment with one stream for everything too.
 """
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from pool_hosts import LEASE_S, Ear, epochs_of, half_made, open_files
+from pool_hosts import LEASE_S, Ear, epochs_of, half_made, open_files, quick_host
 from tensor_pool.errors import AttachRefusedError
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.pool import Pool
 from tensor_pool.pool.producer import Producer
 from tensor_pool.testing import Cluster, Process, wait_until
 from tensor_pool.wire.messages import Role, ShmPoolAnnounce
+
+
+@pytest.fixture(scope="module", params=["separate", pytest.param("one-stream", marks=pytest.mark.slow)])
+def host(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with quick_host(request.param) as cluster:
+        yield cluster
+
 
 SHAPE = (1000,)
 _SLACK_S = 2.0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from doc_pages import ROOT, Page
-from tensor_pool.testing import Cluster
+from tensor_pool.testing import Cluster, wait_until
 
 README = Page(ROOT / "README.md")
 LONGEST_S = 60
@@ -28,15 +28,15 @@ def test_the_two_programs_run_as_written(tmp_path):
             "TENSOR_POOL__AERON_DIR": host.aeron_dir,
             "TENSOR_POOL__SHM__SHM_BASE_DIR": str(host.settings["shm.shm_base_dir"]),
         }
-        programs = [
-            subprocess.Popen(
-                [sys.executable, "-W", "error", tmp_path / name],
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environ,
-            )
-            for name in ("consumer.py", "producer.py")
-        ]
+
+        def start(name: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-W", "error", tmp_path / name]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+
+        programs = [start("consumer.py")]
+        with host.connect() as pool:  # a consumer that came second would begin with the newest frame
+            wait_until(lambda: [stream.name for stream in pool.streams()], 30.0)
+        programs.append(start("producer.py"))
         consumed, produced = [program.communicate(timeout=LONGEST_S)[0] for program in programs]
         assert [program.returncode for program in programs] == [0, 0]
         assert up.terminate() == 0

@@ -143,7 +143,12 @@ class OwnedStream(Attachment):
             self._epoch.address, producer_id=self._client_id, timestamp_ns=self._clock.monotonic_ns()
         )
 
-    def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:  # noqa: ARG002 - its own
+    def on_announce(
+        self,
+        announce: ShmPoolAnnounce,  # noqa: ARG002 - the mapping decides what it means
+        now_ns: int,  # noqa: ARG002
+        session_id: int | None = None,  # noqa: ARG002
+    ) -> list[Event]:
         """Its own announces come back to it; nobody else's matter."""
         return []
 

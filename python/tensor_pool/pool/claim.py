@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 from tensor_pool.errors import ClaimError
@@ -95,6 +96,7 @@ class ClaimedSlot:
         if self._flush is not None:
             # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
             self._flush(native.array)
+        session.published_s = time.monotonic()
         session.bytes_published += native.nbytes
         if session.private_sinks is None:
             seq = native.commit()

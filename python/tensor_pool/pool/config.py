@@ -67,7 +67,7 @@ class ClientSection(Section, frozen=True):
         WakeProfile,
         doc(
             "How consumers wait: 'latency' looks without pause for up to 20 ms after each frame, which takes "
-            "a core while frames come at 50 Hz or faster, 'balanced' sleeps until rung, 'eco' sleeps and also "
+            "a core while frames come at 50 Hz or faster; 'balanced' sleeps until rung; 'eco' sleeps, and "
             "looks at messages less often."
         ),
     ] = "balanced"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import time
 from typing import TYPE_CHECKING, Final, Self
 
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError, NoStreamError
+from tensor_pool.errors import ClosedError, ConfigError, NoStreamError
 from tensor_pool.pool.callbacks import FrameCallback
 from tensor_pool.pool.frame import Frame
 from tensor_pool.pool.wakeups import WakeUp
@@ -114,7 +116,8 @@ class Consumer(Closing):
         """All frames from now on, for asyncio; needs no thread of its own."""
         loop = asyncio.get_running_loop()
         rang = asyncio.Event()
-        fd = self.fileno()
+        # Its own copy: another iteration, or closing the consumer, must not take it away from the loop.
+        fd = os.dup(self.fileno())
         loop.add_reader(fd, rang.set)
         try:
             while not self._closed:
@@ -129,6 +132,11 @@ class Consumer(Closing):
             return
         finally:
             loop.remove_reader(fd)
+            os.close(fd)
+
+    def check_open(self) -> None:
+        """Raises why there will be no more frames, if so."""
+        self._check_open()
 
     def on_frame(self, callback: Callable[[Frame], object]) -> FrameCallback:
         """Calls a function with each frame, from a thread of its own, until what is returned is closed.
@@ -142,6 +150,7 @@ class Consumer(Closing):
             ...         seen.get(timeout=5.0)
             0
         """
+        self._check_open()
         return FrameCallback(self, callback)
 
     def fileno(self) -> int:
@@ -319,6 +328,8 @@ class Consumer(Closing):
             NoStreamError: Nobody produces it within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
+        if math.isnan(deadline):
+            raise ConfigError(f"timeout={timeout!r}", hint="a number of seconds")
         while not self.mapped:
             self._check_open()
             left_s = deadline - time.monotonic()
@@ -339,6 +350,7 @@ class Consumer(Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
+            self._ledger.judge_last()  # also lets go of the frame, and with it of the ring
             if self._wake_up is not None:
                 self._wake_up.ring()
             self._session.context.run(self._session.close)
@@ -348,7 +360,7 @@ class Consumer(Closing):
 
     def _check_open(self) -> None:
         if self._session.dead is not None:
-            raise self._session.dead
+            raise self._session.dead.with_traceback(None)
         if self._session.refusal is not None:
             raise self._session.refusal
         if self._closed:

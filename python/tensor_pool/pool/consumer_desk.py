@@ -55,6 +55,7 @@ class ConsumerDesk:
         fallback_uri: Where consumers without shared memory get their data; empty for nowhere.
         stale_intervals: Intervals of silence after which a consumer is gone: 3 to 5 [WIRE-5-12].
         max_consumers: Those beyond share the shared stream and are not kept track of.
+        max_private: So many private streams of each kind; each costs a publication.
 
     Example:
         >>> from tensor_pool.wire.messages import Mode
@@ -83,14 +84,19 @@ class ConsumerDesk:
         fallback_uri: str = "",
         stale_intervals: int = 4,
         max_consumers: int = 1024,
+        max_private: int = 64,
     ) -> None:
         self.stream_id = stream_id
         self.declined: Counter[Decline] = Counter()
         """How often a wish was declined, by reason."""
         self.changes = 0
         """Grows with every change of `assignments`: who opens publications looks only then."""
-        self._descriptors = PrivateStreams(descriptor_stream_ids, allowed_channels=allowed_channels)
-        self._controls = PrivateStreams(control_stream_ids, allowed_channels=allowed_channels)
+        self._descriptors = PrivateStreams(
+            descriptor_stream_ids, allowed_channels=allowed_channels, most=max_private
+        )
+        self._controls = PrivateStreams(
+            control_stream_ids, allowed_channels=allowed_channels, most=max_private
+        )
         self._silence_ns = stale_intervals * interval_ns + 1
         self._fallback_uri = fallback_uri
         self._max_consumers = max_consumers

@@ -60,10 +60,10 @@ class FrameLedger:
 
     def judge_last(self) -> None:
         """A frame that the program never asked about is asked about now."""
-        last = self.unjudged
-        if last is not None:
+        last, self.unjudged = self.unjudged, None
+        # What became of a frame whose ring was given up can't be known any more.
+        if last is not None and not (last.reader is not None and last.reader.closed):
             last.still_valid()
-            self.unjudged = None
 
 
 class Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -10,6 +11,14 @@ import msgspec
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
 from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
+from tensor_pool.pool.arguments import (
+    check_choice,
+    check_count,
+    check_positive,
+    check_shape,
+    check_start,
+    check_stream,
+)
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.producer import Producer
 from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
@@ -39,9 +48,15 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _LATENCY_SPIN_S: Final = 0.02
-"""How long a consumer of the profile 'latency' looks for the next frame before it sleeps: from 50 Hz upwards it
-does not sleep between frames."""
-_MAX_NAME_BYTES: Final = 255
+"""How long a consumer of the profile 'latency' looks for the next frame before it sleeps: from 50 Hz upwards
+it does not sleep between frames."""
+_ORDERS: Final = {"C": MajorOrder.ROW, "F": MajorOrder.COLUMN}
+_MODES: Final = {"stream": Mode.STREAM, "rate_limited": Mode.RATE_LIMITED}
+_REPEAT_S: Final = 0.25
+_MOST_BYTES: Final = 2**31
+"""The largest payload: pool strides have 32 bits on the wire."""
+_MOST_SLOTS: Final = 2**20
+_MOST_POOLS: Final = 64
 
 
 class Pool(Closing):
@@ -134,22 +149,24 @@ class Pool(Closing):
         """
         wish = StreamWish(
             role=Role.PRODUCER,
-            **_name_or_id(stream),
+            **check_stream(stream),
             dtype=Dtype.UNKNOWN if dtype is None else _wire_dtype(dtype),
-            major_order=MajorOrder.ROW if order == "C" else MajorOrder.COLUMN,
-            shape=tuple(shape or ()),
-            max_frame_bytes=max_bytes,
-            nslots=slots,
-            rate_hz=rate_hz,
-            consumer_latency_s=consumer_latency_s,
-            pools=tuple(pools or ()),
+            major_order=MajorOrder.ROW
+            if check_choice("order", order, ["C", "F"]) == "C"
+            else MajorOrder.COLUMN,
+            shape=check_shape(shape),
+            max_frame_bytes=check_count("max_bytes", max_bytes, least=0, most=_MOST_BYTES),
+            nslots=check_count("slots", slots, least=1, most=_MOST_SLOTS),
+            rate_hz=check_positive("rate_hz", rate_hz),
+            consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
+            pools=_check_pools(pools),
             require_hugepages=hugepages,
         )
         options = ProducerOptions(
             name=name,
             attach=attach,
             metadata=dict(metadata or {}),
-            realtime=clock == "realtime",
+            realtime=check_choice("clock", clock, ["monotonic", "realtime"]) == "realtime",
             lock_memory=lock_memory,
             stamp_descriptors=stamp_descriptors,
         )
@@ -198,20 +215,22 @@ class Pool(Closing):
             NoStreamError: Nobody produces it within `wait_s`.
         """
         section = self._context.section
-        gap = section.max_outstanding_seq_gap if max_outstanding_seq_gap is None else max_outstanding_seq_gap
+        wished_gap = check_count(
+            "max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=_MOST_SLOTS
+        )
         options = ConsumerOptions(
-            start=start,
-            mode=Mode.STREAM if mode == "stream" else Mode.RATE_LIMITED,
-            max_rate_hz=max_rate_hz,
+            start=check_start(start),
+            mode=_MODES[check_choice("mode", mode, list(_MODES))],
+            max_rate_hz=check_count("max_rate_hz", max_rate_hz, least=0, most=2**32 - 1) or 0,
             progress=progress,
             own_stream=own_stream,
             attach=attach,
             copy_mode=copy_mode,
             relaxed_stride=relaxed_stride,
-            max_outstanding_seq_gap=gap,
+            max_outstanding_seq_gap=section.max_outstanding_seq_gap if wished_gap is None else wished_gap,
         )
         session = ConsumerSession(
-            self._context, StreamWish(role=Role.CONSUMER, **_name_or_id(stream)), options
+            self._context, StreamWish(role=Role.CONSUMER, **check_stream(stream)), options
         )
         self._start(session)
         if not attach and session.wish.name:
@@ -271,11 +290,14 @@ class Pool(Closing):
         agent = self._context.agent
         answer: Once[Message] = Once()
         message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
-        self._context.submit(lambda: agent.send(message, answer_to=answer))
-        given = answer.wait(self._timeout_s() if timeout_s is None else timeout_s)
-        if given is None:
-            raise no_driver_error(self._aeron_dir)
-        return given
+        deadline = time.monotonic() + (self._timeout_s() if timeout_s is None else timeout_s)
+        while (left_s := deadline - time.monotonic()) > 0:
+            # Control streams may lose a message; the driver does a repeated request once (decision D18).
+            self._context.submit(lambda: agent.send(message, answer_to=answer))
+            given = answer.wait(min(left_s, _REPEAT_S))
+            if given is not None:
+                return given
+        raise no_driver_error(self._aeron_dir)
 
     def _start(self, session: StreamSession) -> None:
         self._check_open()
@@ -328,17 +350,14 @@ def no_driver_error(aeron_dir: str) -> NoDriverError:
     )
 
 
-def _name_or_id(stream: str | int) -> dict[str, Any]:
-    if isinstance(stream, str):
-        if not stream or not stream.isascii() or not stream.isprintable() or len(stream) > _MAX_NAME_BYTES:
-            raise ConfigError(
-                f"{stream!r} can't be the name of a stream",
-                hint=f"use 1 to {_MAX_NAME_BYTES} printable ASCII characters",
-            )
-        return {"name": stream}
-    if not 0 < stream < 2**32 - 1:
-        raise ConfigError(f"{stream} can't be the id of a stream", hint="ids go from 1 to 4294967294")
-    return {"stream_id": int(stream)}
+def _check_pools(pools: Sequence[int] | None) -> tuple[int, ...]:
+    if pools is None:
+        return ()
+    if not isinstance(pools, tuple | list) or len(pools) > _MOST_POOLS:
+        raise ConfigError(
+            f"pools={pools!r:.80}", hint=f"at most {_MOST_POOLS} slot sizes in bytes, in a list"
+        )
+    return tuple(check_count("pools", stride, least=64, most=_MOST_BYTES) or 0 for stride in pools)
 
 
 def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:

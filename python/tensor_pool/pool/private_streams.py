@@ -57,7 +57,10 @@ class PrivateStreams:
         True
     """
 
-    def __init__(self, stream_ids: range, *, allowed_channels: Sequence[str]) -> None:
+    def __init__(
+        self, stream_ids: range, *, allowed_channels: Sequence[str], most: int | None = None
+    ) -> None:
+        self._most = len(stream_ids) if most is None else most
         if stream_ids and not 0 < min(stream_ids) <= max(stream_ids) < 2**31:
             raise ConfigError(f"{stream_ids} holds ids that no Aeron stream can have", hint="1 to 2147483647")
         self._ids = stream_ids
@@ -86,7 +89,8 @@ class PrivateStreams:
                 range; starting at different places keeps them apart.
         """
         allowed = self.allowed(channel)
-        stream_id = self._free_id(wish, seed) if allowed is not None else None
+        has_room = allowed is not None and len(self._taken) < self._most
+        stream_id = self._free_id(wish, seed) if has_room else None
         if allowed is None or stream_id is None:
             return None
         self._taken.add(stream_id)

@@ -107,6 +107,7 @@ class Producer(Closing):
             except FrameTooLargeError:
                 session.too_large += 1
                 raise
+            session.published_s = time.monotonic()
             session.bytes_published += _nbytes(array)
             if quiet:
                 session.tell_privately(writer, seq, timestamp_ns, trace_id)
@@ -259,9 +260,18 @@ class Producer(Closing):
         """Whether it was closed."""
         return self._closed
 
-    def close(self) -> None:
-        """Gives the stream back; consumers see its end. May be called again."""
+    def close(self, linger_s: float = 0.1) -> None:
+        """Gives the stream back; consumers see its end. May be called again.
+
+        Args:
+            linger_s: The stream's memory ends with its lease. If somebody reads it, so long after the last
+                frame is waited, so that those who keep up get that too; 0 for no wait at all.
+        """
         if not self._closed:
+            session = self._session
+            left_s = session.published_s + linger_s - time.monotonic()
+            if left_s > 0 and session.has_consumers:
+                time.sleep(left_s)
             self._closed = True
             self._session.context.run(self._session.close)
             self._on_close(self)
@@ -279,7 +289,7 @@ class Producer(Closing):
         while (writer := session.writer) is None:
             self._check_open()
             if session.dead is not None:
-                raise session.dead
+                raise session.dead.with_traceback(None)
             if section.on_lease_loss == "raise" or time.monotonic() > deadline:
                 raise session.lost_error()
             time.sleep(_SLICE_S)

@@ -22,6 +22,9 @@ _UNMAPPED_SLICE_S: Final = 0.02
 def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
     """Waits until any of several consumers has a frame; those that do, none after `timeout` seconds.
 
+    Raises:
+        ClosedError: One of them was closed.
+
     Example:
         >>> import numpy as np, tensor_pool as tp
         >>> with tp.connect(embedded=True) as pool, pool.producer("b", dtype="uint8", shape=(4,)) as out:
@@ -32,6 +35,8 @@ def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
     """
     deadline = time.monotonic() + timeout
     while True:
+        for consumer in consumers:
+            consumer.check_open()
         mapped = [(consumer, consumer.session.reader) for consumer in consumers]
         readers = [reader for _, reader in mapped if reader is not None]
         try:

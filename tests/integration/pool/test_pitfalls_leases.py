@@ -186,16 +186,22 @@ def test_twenty_attaches_leave_one_directory_and_never_take_a_fresh_one(
 
 
 @pytest.mark.req("DRV-4.4-2", "DRV-4.4-5")
-def test_leases_outlive_a_program_that_is_busy(host: Cluster, ear: Ear, name: str) -> None:
+@pytest.mark.parametrize("layout", ["separate", pytest.param("one-stream", marks=pytest.mark.slow)])
+def test_leases_outlive_a_program_that_is_busy(layout: str) -> None:
     """Pitfalls 19 and 20: nobody polls for ten lease times; for some of it not even Python runs."""
+    with quick_host(layout) as host, Ear(host) as ear:
+        stay_busy(host, ear)
+
+
+def stay_busy(host: Cluster, ear: Ear) -> None:
     program = host.run_python(
         f"""
         import ctypes
-        out = pool.producer({name!r}, dtype="uint32", shape=(4,))
-        inp = pool.consumer({name!r}, wait_s=5)
+        out = pool.producer("camera-1", dtype="uint32", shape=(4,))
+        inp = pool.consumer("camera-1", wait_s=5)
         print(out.stream_id)
-        ctypes.PyDLL(None).usleep(int({4 * LEASE_S} * 1e6))  # with the interpreter lock held
-        time.sleep({6 * LEASE_S})
+        ctypes.PyDLL(None).usleep(int({3 * LEASE_S} * 1e6))  # with the interpreter lock held
+        time.sleep({7 * LEASE_S})
         out.publish(np.ones(4, "uint32"))
         inp.poll(timeout=1).copy()
         print(out.stats.lease_losses, inp.stats.reconnects, inp.stats.remaps)
@@ -230,7 +236,7 @@ def test_keepalives_begin_at_once_and_ids_are_never_zero(pool: Pool, ear: Ear, n
         sent = [k.client_timestamp_ns for k in keepalives if k.lease_id == response.lease_id]
         granted_ns = response.lease_expiry_timestamp_ns - round(LEASE_S * 1e9)
         assert sent[0] < response.lease_expiry_timestamp_ns
-        assert sent[0] - granted_ns < 200_000_000, "the first one comes within one interval"
+        assert sent[0] - granted_ns < 300_000_000, "the first one comes within one interval"
         assert sent == sorted(sent)
     assert ear.sources_of(ShmLeaseKeepalive) <= {"control", "control+announce+descriptor+qos+metadata"}
     assert len(inps) == 3

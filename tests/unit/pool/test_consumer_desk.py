@@ -295,7 +295,7 @@ class TestSilence:
         assert desk.on_qos(qos(8), 6 * INTERVAL) is None
 
     def test_what_is_remembered_of_the_gone_is_bounded(self) -> None:
-        desk = make_desk(descriptor_stream_ids=range(1, 2_000))
+        desk = make_desk(descriptor_stream_ids=range(1, 2_000), max_private=1_000)
         for consumer_id in range(1_000):
             answer(desk, private(consumer_id))
         assert len(desk.expire(5 * INTERVAL)) == 1_000
@@ -326,3 +326,11 @@ class TestPrivateStreamIds:
             elif not take and consumer in held:
                 streams.release(held.pop(consumer))
             assert len(streams) == len(held)
+
+
+def test_private_streams_have_a_limit_of_their_own() -> None:
+    """Each costs a publication: a flood of hellos must not make thousands of them."""
+    desk = make_desk(descriptor_stream_ids=range(1, 2_000), max_private=3)
+    given = [answer(desk, private(consumer_id)).descriptor_stream_id for consumer_id in range(10)]
+    assert sum(stream_id > 0 for stream_id in given) == 3
+    assert desk.declined[Decline.NO_ID_LEFT] == 7

@@ -100,6 +100,7 @@ class Attachment:
         self._was_attached = False
         self._stream_exists = False
         self._answers_names = False
+        self._driver_session: int | None = None
 
     @property
     def due_ns(self) -> int:
@@ -116,7 +117,10 @@ class Attachment:
         self._looked_ns = now_ns
         if self.state is AttachmentState.ATTACHED:
             reason = self._silence(now_ns, last_keepalive_ns)
-            return ([], [self._lose(reason, now_ns)]) if reason else ([], [])
+            if reason is None:
+                return [], []
+            # Should the driver only have been slow, it gives the stream to nobody else until it hears this.
+            return self._detach_requests(self.lease), [self._lose(reason, now_ns)]
         if self.state is AttachmentState.CLOSED or now_ns < self._next_ns:
             return [], []
         if self.state is AttachmentState.WAITING:
@@ -203,6 +207,9 @@ class Attachment:
     def detach(self) -> list[Message]:
         """Gives the lease back, or stops asking for one. Nothing follows."""
         lease, self.lease, self.state = self.lease, None, AttachmentState.CLOSED
+        return self._detach_requests(lease)
+
+    def _detach_requests(self, lease: Lease | None) -> list[Message]:
         if lease is None:
             return []
         return [
@@ -254,6 +261,7 @@ class Attachment:
             self._retry_later(now_ns)
             return []
         self.lease = lease
+        self._driver_session = None
         self.state = AttachmentState.ATTACHED
         self._was_attached = True
         self._stream_exists = True
@@ -301,8 +309,16 @@ class Attachment:
             address=address,
         )
 
-    def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:
-        """A fresh announce of the stream: its driver lives, and a stream that was waited for may be there."""
+    def on_announce(
+        self, announce: ShmPoolAnnounce, now_ns: int, session_id: int | None = None
+    ) -> list[Event]:
+        """A fresh announce of the stream: its driver lives, and a stream that was waited for may be there.
+
+        Args:
+            announce: The announce.
+            now_ns: Monotonic time.
+            session_id: The publication that it came from.
+        """
         self._heard_ns = now_ns
         if self.state is AttachmentState.WAITING:
             if self.wish.role is Role.CONSUMER and announce.producer_id != 0:
@@ -312,6 +328,10 @@ class Attachment:
         lease = self.lease
         if lease is None or lease.role is not Role.PRODUCER:
             return []
+        if announce.epoch == lease.epoch and announce.producer_id == lease.client_id:
+            self._driver_session = session_id
+        elif self._driver_session not in (None, session_id):
+            return []  # only who announced our lease can take it back; a stranger may say what it likes
         # Somebody else writes to the stream now; two writers must never meet (decision D18).
         if announce.epoch > lease.epoch:
             return [self._lose(f"the stream is at epoch {announce.epoch} already", now_ns)]

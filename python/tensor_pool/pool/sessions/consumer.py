@@ -203,6 +203,7 @@ class ConsumerSession(StreamSession):
         old, self.reader = self.reader, reader
         if old is not None:
             self._position = (old.address.epoch, old.next_seq)
+            self._count_unread(old)
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
@@ -212,6 +213,12 @@ class ConsumerSession(StreamSession):
             self._tell_users()
             if self.on_reader is not None:
                 self.on_reader(reader)
+
+    def _count_unread(self, ring: _native.RingReader) -> None:
+        """Frames that are there, but not for us any more: their epoch or our lease is over [DRV-4.9-9]."""
+        newest = ring.newest()
+        if newest is not None and newest >= ring.next_seq:
+            self._drops["epoch_ended"] += newest + 1 - ring.next_seq
 
     def _tell_users(self) -> None:
         with self.changed:

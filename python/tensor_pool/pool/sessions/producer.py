@@ -77,6 +77,8 @@ class ProducerSession(StreamSession):
         )
         self.blobs = BlobShelf(0)
         self.bytes_published = 0
+        self.published_s = 0.0
+        """When the last frame was published, as `time.monotonic` tells."""
         self.too_large = 0
         self.dead: BaseException | None = None
         self.private_sinks: PrivateSinks | None = None
@@ -86,8 +88,15 @@ class ProducerSession(StreamSession):
         self._descriptors = (0, 0, 0)
         self._progress = ProgressThrottle(0)
         self._desk: ConsumerDesk | None = None
+        self._served_changes = -1
+        self._hints_ns = 0
         self._watch: ConsumerWatch | None = None
         self._qos_timer = Periodic(period_ns=context.section.hello_interval_ns, start_ns=now_ns)
+
+    @property
+    def has_consumers(self) -> bool:
+        """Whether anybody is known to read."""
+        return self._watch is not None and bool(self._watch.consumers)
 
     @property
     def meta_version(self) -> int:
@@ -158,7 +167,6 @@ class ProducerSession(StreamSession):
                     self.blobs.repeat()
                 watch.on_hello(message, now_ns)
                 config = desk.on_hello(message, now_ns)
-                self._serve_privately(desk)
             case QosConsumer():
                 watch.on_qos(message, now_ns)
                 config = desk.on_qos(message, now_ns)
@@ -202,7 +210,10 @@ class ProducerSession(StreamSession):
         lease, writer, desk, watch = self.attachment.lease, self.writer, self._desk, self._watch
         if lease is None or writer is None or desk is None or watch is None:
             return FOR_EVER_NS
-        if desk.expire(now_ns):
+        desk.expire(now_ns)
+        if desk.changes != self._served_changes or now_ns >= self._hints_ns:
+            self._served_changes = desk.changes
+            self._hints_ns = now_ns + self.context.section.hello_interval_ns
             self._serve_privately(desk)
         watch.expire(now_ns)
         held_back = self._progress.tick(now_ns)

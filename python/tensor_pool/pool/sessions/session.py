@@ -206,7 +206,7 @@ class StreamSession(abc.ABC):
                 self.on_stream_message(message, header, now_ns)
             case ShmPoolAnnounce():
                 if self.is_fresh(message, header, now_ns):
-                    self._apply(self.attachment.on_announce(message, now_ns), now_ns)
+                    self._apply(self.attachment.on_announce(message, now_ns, header.session_id), now_ns)
                 self.on_stream_message(message, header, now_ns)
             case _:
                 self.on_stream_message(message, header, now_ns)

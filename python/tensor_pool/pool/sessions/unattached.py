@@ -32,6 +32,11 @@ class Unattached(Attachment):
         """Never."""
         return FOR_EVER_NS
 
-    def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:  # noqa: ARG002
+    def on_announce(
+        self,
+        announce: ShmPoolAnnounce,  # noqa: ARG002 - the mapping decides what it means
+        now_ns: int,  # noqa: ARG002
+        session_id: int | None = None,  # noqa: ARG002
+    ) -> list[Event]:
         """Asks for nothing; the mapping decides what the announce means."""
         return []
