@@ -1015,6 +1015,7 @@ class AeronDrain:
         max_messages: int,
         max_bytes: int,
         accept: Sequence[tuple[int, int]] | None = None,
+        quiet: Sequence[tuple[int, int]] = (),
     ) -> Inbox:
         """Polls a subscription into bounded memory from now on.
 
@@ -1025,6 +1026,7 @@ class AeronDrain:
             max_bytes: The most bytes that wait, all messages together.
             accept: ``(schema id, template id)`` of the messages to keep; others are counted and dropped.
                 None keeps everything.
+            quiet: Those of `accept` that wake nobody: they are there when somebody looks.
         """
 
     def descriptors(self, subscription: AeronSubscription) -> DescriptorFeed:

@@ -40,7 +40,7 @@ pub use cnc::{CounterRecord, DriverStatus, driver_status, read_counters};
 pub use conductor::ConductorError;
 pub use counters::{Counter, MAX_KEY_BYTES, MAX_LABEL_BYTES};
 pub use drain::{
-    Attachment, Drain, DrainOptions, Filter, Inbox, InboxCounts, InboxLimits, InboxMessage, Pulse,
+    Attachment, Drain, DrainOptions, Filter, Inbox, InboxCounts, InboxLimits, InboxMessage, Interest, Pulse,
     PulseMessage, Receiver,
 };
 pub use error::{Error, OfferError};

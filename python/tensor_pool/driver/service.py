@@ -13,6 +13,7 @@ from tensor_pool.driver.config import DriverSection
 from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
 from tensor_pool.transport import AeronClient, AeronCounters
 from tensor_pool.transport.drain import Drain
+from tensor_pool.wire.messages import QosProducer, ShmLeaseKeepalive
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +30,7 @@ _REPLAY_WINDOW_NS: Final = 200_000_000
 _CLIENT_SLEEP_MS: Final = 50
 """How late the driver may learn of a new client's publication; its messages wait meanwhile."""
 
+_LOOKS_A_KEEPALIVE: Final = 4
 _MORE_REQUESTS_MS: Final = 50
 """After a request the driver looks for the next without growing pauses for so long."""
 
@@ -86,7 +88,9 @@ class Driver(Closing):
             bell = drain = self._own.enter_context(
                 Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
             )
-            client, subscribe = drain.client, drain.subscribe
+            client = drain.client
+            # Hundreds of streams are alive without waking the driver for each of them.
+            subscribe = partial(drain.subscribe, quiet=(ShmLeaseKeepalive, QosProducer))
             on_request = partial(drain.hurry, _MORE_REQUESTS_MS)
         self._client = client
         try:
@@ -102,10 +106,13 @@ class Driver(Closing):
                 subscribe=subscribe,
                 on_request=on_request,
             )
-            agents = config.agents
+            agents, section = config.agents, config[DriverSection]
+            # Keepalives wake nobody: the driver looks for them several times before the next are due, and
+            # never takes its own pause for a stall.
+            pause_ms = min(agents.idle_max_pause_ms, section.keepalive_interval_ms / _LOOKS_A_KEEPALIVE)
             self._runner = AgentRunner(
                 self._agent,
-                idle=make_idle(agents.idle, bell=bell, max_pause_s=agents.idle_max_pause_ms / 1_000),
+                idle=make_idle(agents.idle, bell=bell, max_pause_s=pause_ms / 1_000),
                 error_log=error_log,
                 policy=ErrorPolicy(limit=agents.error_limit),
                 counters=counters,

@@ -101,12 +101,25 @@ class Drain(Closing):
         """Whether it was closed."""
         return self._native.closed
 
-    def subscribe(self, channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> DrainedSubscription:
-        """A subscription to certain messages; all others are dropped before Python sees them."""
-        from tensor_pool.wire.framing import templates_of  # noqa: PLC0415 - a media driver needs no schemas
+    def subscribe(
+        self,
+        channel: str,
+        stream_id: int,
+        wanted: Iterable[type[Message]],
+        *,
+        quiet: Iterable[type[Message]] = (),
+    ) -> DrainedSubscription:
+        """A subscription to certain messages; all others are dropped before Python sees them.
 
-        templates = {(t.schema_id, t.template_id) for kind in wanted for t in templates_of(kind)}
-        return self.client.add_subscription(channel, stream_id, accept=sorted(templates))
+        Args:
+            channel: Where to listen.
+            stream_id: The Aeron stream.
+            wanted: The messages.
+            quiet: Those of them that can wait until somebody looks: they end no `wait`.
+        """
+        return self.client.add_subscription(
+            channel, stream_id, accept=_templates(wanted), quiet=_templates(quiet)
+        )
 
     def wait(self, timeout_s: float) -> bool:
         """Sleeps until something comes in or `wake` is called; tells whether that happened.
@@ -205,6 +218,7 @@ class DrainedClient(Closing):
         max_messages: int = DEFAULT_MAX_MESSAGES,
         max_bytes: int = DEFAULT_MAX_BYTES,
         accept: Sequence[tuple[int, int]] | None = None,
+        quiet: Sequence[tuple[int, int]] = (),
     ) -> DrainedSubscription:
         """A subscription that the drain polls.
 
@@ -215,6 +229,7 @@ class DrainedClient(Closing):
             max_bytes: The most bytes that wait, all messages together.
             accept: ``(schema id, template id)`` of the messages to keep. Others are counted and dropped
                 before Python sees them. None keeps all.
+            quiet: Those of `accept` that wake nobody.
 
         Raises:
             ChannelError: Aeron refuses the channel.
@@ -224,7 +239,11 @@ class DrainedClient(Closing):
         subscription = self._client.add_subscription(channel, stream_id)
         try:
             inbox = self._drain.inbox(
-                subscription.native, max_messages=max_messages, max_bytes=max_bytes, accept=accept
+                subscription.native,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                accept=accept,
+                quiet=quiet,
             )
         except BaseException:
             subscription.close()
@@ -292,3 +311,9 @@ class DrainedSubscription(AeronSubscription):
         """Closes it; may be called again."""
         self._inbox.close()
         super().close()
+
+
+def _templates(kinds: Iterable[type[Message]]) -> list[tuple[int, int]]:
+    from tensor_pool.wire.framing import templates_of  # noqa: PLC0415 - a media driver needs no schemas
+
+    return sorted({(t.schema_id, t.template_id) for kind in kinds for t in templates_of(kind)})

@@ -65,6 +65,22 @@ def test_python_that_is_busy_loses_nothing_and_shows_life(drain, stream) -> None
     assert max(gaps_ms) < 500
 
 
+def test_quiet_messages_are_kept_and_wake_nobody(drain, stream, eventually: Eventually) -> None:
+    publication, subscription = stream
+    inbox = drain.inbox(subscription.native, accept=[(900, 1), (901, 5)], quiet=[(901, 5)], **ROOMY)
+
+    def message(schema: int, template: int) -> bytes:
+        return struct.pack("<HHHH", 0, template, schema, 1)
+
+    drain.wait(0.0)  # what came before
+    publication.offer(message(901, 5))
+    eventually(lambda: inbox.received == 1)
+    assert not drain.wait(0.05)
+    publication.offer(message(900, 1))
+    assert drain.wait(10.0)
+    assert [taken for taken, _, _ in inbox.take(10)] == [message(901, 5), message(900, 1)]
+
+
 def test_only_accepted_messages_are_kept(drain, stream, eventually: Eventually) -> None:
     publication, subscription = stream
     inbox = drain.inbox(subscription.native, accept=[(900, 1), (901, 5)], **ROOMY)

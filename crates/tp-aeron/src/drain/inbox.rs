@@ -20,8 +20,19 @@ pub struct InboxLimits {
     pub max_bytes: usize,
 }
 
+/// What to do with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Drop it.
+    None,
+    /// Keep it until somebody looks; nobody is woken for it.
+    Later,
+    /// Keep it and wake who waits.
+    Now,
+}
+
 /// Says whether a message is wanted. Runs for every message, on the drain's thread.
-pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+pub type Filter = Box<dyn Fn(&[u8]) -> Interest + Send + Sync>;
 
 /// A message and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +73,9 @@ struct Contents {
 
 impl Receiver for Contents {
     fn on_message(&self, message: &[u8], header: Header) -> bool {
-        let wanted = self.accept.as_ref().is_none_or(|accept| accept(message));
+        let interest = self.accept.as_ref().map_or(Interest::Now, |accept| accept(message));
         let mut state = lock(&self.state);
-        if !wanted {
+        if interest == Interest::None {
             state.counts.ignored += 1;
             return false;
         }
@@ -85,7 +96,7 @@ impl Receiver for Contents {
             session_id: header.session_id,
             position: header.position,
         });
-        true
+        interest == Interest::Now
     }
 
     fn on_end(&self, reason: &Error) {
@@ -207,11 +218,17 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_wakes_nobody() {
-        let inbox = contents(9, 99, Some(Box::new(|message| message.first() == Some(&1))));
-        assert!(!inbox.on_message(&[2], header(1)));
+        let interest = |message: &[u8]| match message {
+            [1] => Interest::Now,
+            [2] => Interest::Later,
+            _ => Interest::None,
+        };
+        let inbox = contents(9, 99, Some(Box::new(interest)));
+        assert!(!inbox.on_message(&[3], header(1)));
         assert!(!inbox.on_message(&[], header(2)));
         assert!(inbox.on_message(&[1], header(3)));
-        assert_eq!(lock(&inbox.state).counts, InboxCounts { received: 1, ignored: 2, overflowed: 0 });
+        assert!(!inbox.on_message(&[2], header(4)), "kept, but not worth a wake-up");
+        assert_eq!(lock(&inbox.state).counts, InboxCounts { received: 2, ignored: 2, overflowed: 0 });
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::publication::ExclusivePublication;
 use crate::subscription::Subscription;
 use crate::sync::lock;
 use bell::Bell;
-pub use inbox::{Filter, Inbox, InboxCounts, InboxLimits, InboxMessage};
+pub use inbox::{Filter, Inbox, InboxCounts, InboxLimits, InboxMessage, Interest};
 use pacing::Pacing;
 use pulse::Beat;
 pub use pulse::{Pulse, PulseMessage};

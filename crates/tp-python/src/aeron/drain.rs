@@ -1,11 +1,11 @@
 //! The drain: native code that receives and shows life while Python does something else.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use tp_aeron::{Drain, DrainOptions, Filter, InboxLimits, PulseMessage};
+use tp_aeron::{Drain, DrainOptions, Filter, InboxLimits, Interest, PulseMessage};
 use tp_core::hot::MessageHeader;
 
 use super::descriptors::DescriptorFeed;
@@ -20,12 +20,13 @@ pub struct AeronDrain {
     drain: Drain,
 }
 
-/// Keeps the messages of these schemas and templates.
-fn only(accept: Vec<(u16, u16)>) -> Filter {
-    let accept: HashSet<_> = accept.into_iter().collect();
+/// Keeps the messages of these schemas and templates; nobody is woken for the quiet ones.
+fn only(accept: Vec<(u16, u16)>, quiet: &[(u16, u16)]) -> Filter {
+    let interest = |kind: (u16, u16)| if quiet.contains(&kind) { Interest::Later } else { Interest::Now };
+    let accept: HashMap<_, _> = accept.into_iter().map(|kind| (kind, interest(kind))).collect();
     Box::new(move |message| {
-        MessageHeader::decode(message)
-            .is_some_and(|header| accept.contains(&(header.schema_id, header.template_id)))
+        let kind = MessageHeader::decode(message).map(|header| (header.schema_id, header.template_id));
+        kind.and_then(|kind| accept.get(&kind).copied()).unwrap_or(Interest::None)
     })
 }
 
@@ -42,7 +43,7 @@ impl AeronDrain {
         Drain::start(&options).map(|drain| Self { drain }).map_err(|e| raise(py, e))
     }
 
-    #[pyo3(signature = (subscription, *, max_messages, max_bytes, accept = None))]
+    #[pyo3(signature = (subscription, *, max_messages, max_bytes, accept = None, quiet = Vec::new()))]
     fn inbox(
         &self,
         py: Python<'_>,
@@ -50,9 +51,11 @@ impl AeronDrain {
         max_messages: usize,
         max_bytes: usize,
         accept: Option<Vec<(u16, u16)>>,
+        quiet: Vec<(u16, u16)>,
     ) -> PyResult<Inbox> {
         let limits = InboxLimits { max_messages, max_bytes };
-        let inbox = self.drain.inbox(subscription.subscription.clone(), limits, accept.map(only));
+        let filter = accept.map(|accept| only(accept, &quiet));
+        let inbox = self.drain.inbox(subscription.subscription.clone(), limits, filter);
         inbox.map(|inbox| Inbox { inbox }).map_err(|e| raise(py, e))
     }
 
