@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import TextIO
 
-__all__ = ["StopSignals", "exit_on_sigterm"]
+__all__ = ["StopSignals"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -47,6 +45,10 @@ class StopSignals(Closing):
         readable: list[Any] = [self._signalled, *([] if end_of is None else [end_of])]
         return bool(select.select(readable, [], [], timeout_s)[0])
 
+    def received(self) -> int | None:
+        """The stop signal that came first and was not asked for yet, or None."""
+        return os.read(self._signalled, 1)[0] if self.wait(timeout_s=0) else None
+
     def close(self) -> None:
         """Gives the signals back; may be called again."""
         if self._closed:
@@ -57,33 +59,6 @@ class StopSignals(Closing):
             signal.signal(number, handler)
         os.close(self._signalled)
         os.close(self._wake_up)
-
-
-@contextmanager
-def exit_on_sigterm() -> Iterator[None]:
-    """Has SIGTERM raise `SystemExit` inside the block, so that it ends in good order, as after Ctrl-C.
-
-    For programs that work in their main thread rather than wait there. The exit code is the one that shells
-    give to a process that the signal ended.
-
-    Example:
-        >>> try:
-        ...     with exit_on_sigterm():
-        ...         os.kill(os.getpid(), signal.SIGTERM)
-        ... except SystemExit as end:
-        ...     print(end.code)
-        143
-    """
-
-    def end(signum: int, frame: object) -> None:  # noqa: ARG001 - what handlers are called with
-        signal.signal(signum, signal.SIG_IGN)  # a second one must not interrupt the clearing up
-        raise SystemExit(128 + signum)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _note(signum: int, frame: object) -> None:

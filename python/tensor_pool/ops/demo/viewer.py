@@ -17,7 +17,7 @@ from tensor_pool.host.connection import connect
 from tensor_pool.host.instances import new_instance_id, remove_instance
 from tensor_pool.ops.demo import camera, picture
 from tensor_pool.runtime import Histogram, Periodic
-from tensor_pool.stop_signals import exit_on_sigterm
+from tensor_pool.stop_signals import StopSignals
 from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def run(
     settings = {entry.key.path: entry.value for entry in config.entries() if config.is_set(entry.key.path)}
     options = camera.CameraOptions(settings=settings, rate_hz=rate_hz, frames=frames)
     with contextlib.ExitStack() as resources:
-        resources.enter_context(exit_on_sigterm())
+        # Noted, not raised: an exception out of nowhere may leave a lock of the standard library locked.
+        stop = resources.enter_context(StopSignals())
         resources.callback(remove_instance, directory)
         pool = resources.enter_context(connect(config=config, embedded=True, name="demo viewer"))
         viewer = Viewer(pool.consumer(camera.STREAM))
@@ -143,17 +144,29 @@ def run(
         )
         resources.callback(process.kill)
         on_start(process.pid, str(directory))
-        watch(viewer, process, frames, on_second)
+        watch(viewer, process, frames, on_second, stop)
         return viewer
 
 
 def watch(
-    viewer: Viewer, process: subprocess.Popen[bytes], frames: int, on_second: Callable[[Viewer], None]
+    viewer: Viewer,
+    process: subprocess.Popen[bytes],
+    frames: int,
+    on_second: Callable[[Viewer], None],
+    stop: StopSignals,
 ) -> None:
-    """Works until the last picture was seen, or the camera is gone or silent."""
+    """Works until the last picture was seen, or the camera is gone or silent.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        SystemExit: SIGTERM.
+    """
     every_second = Periodic(period_ns=_NS, start_ns=time.monotonic_ns() + _NS)
     first_frame = last_frame = time.monotonic()
     while (viewer.outcome.last_seq or 0) < frames - 1:
+        stopped_by = stop.received()
+        if stopped_by is not None:
+            raise KeyboardInterrupt if stopped_by == signal.SIGINT else SystemExit(128 + stopped_by)
         # Asked before looking: what it committed before it ended is found after this.
         ended = process.poll() is not None
         if viewer.work():
