@@ -1015,7 +1015,7 @@ class AeronDrain:
         max_messages: int,
         max_bytes: int,
         accept: Sequence[tuple[int, int]] | None = None,
-        quiet: Sequence[tuple[int, int]] = (),
+        quiet: Sequence[tuple[int, int]] = ...,
     ) -> Inbox:
         """Polls a subscription into bounded memory from now on.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -92,6 +94,72 @@ def test_a_limit_is_named(pool):
 def test_names_and_ids_that_can_not_be(pool, stream):
     with pytest.raises(tp.ConfigError):
         pool.consumer(stream)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shape": (1.5,)},
+        {"shape": ()},
+        {"shape": (-1,)},
+        {"shape": (1,) * 9},
+        {"max_bytes": -1},
+        {"max_bytes": 1e3},
+        {"slots": -4},
+        {"slots": 2**40},
+        {"slots": True},
+        {"pools": [-1]},
+        {"pools": "ab"},
+        {"pools": [64] * 70_000},
+        {"rate_hz": float("nan")},
+        {"rate_hz": float("inf")},
+        {"rate_hz": 0},
+        {"rate_hz": "10"},
+        {"consumer_latency_s": float("nan")},
+        {"order": "X"},
+        {"clock": "X"},
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused_at_once(pool, wrong):
+    with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
+        pool.producer("wrong", **{"dtype": "uint8", "shape": (4,), **wrong})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"start": "newest"},
+        {"start": 1.5},
+        {"start": -1},
+        {"start": 2**64},
+        {"mode": "Stream"},
+        {"max_rate_hz": 0.5},
+        {"max_outstanding_seq_gap": "x"},
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_consumers_are_refused_at_once(pool, wrong):
+    with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
+        pool.consumer("wrong", **wrong)
+
+
+def test_a_forged_announce_takes_no_lease_away(pool, cluster):
+    out = pool.producer("steadfast", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("steadfast")
+    lease = out._session.attachment.lease
+    wait_until(lambda: out._session.attachment._driver_session is not None)
+    with cluster.connect() as stranger:
+        for epoch in (lease.epoch + 1, 2**64 - 1):
+            forged = msgspec.structs.replace(
+                lease.announce, epoch=epoch, producer_id=1, announce_timestamp_ns=time.monotonic_ns()
+            )
+            stranger._context.run(lambda forged=forged: stranger._context.agent.send_announce(forged))
+    seen = out._session.agent.heard_driver_ns
+    wait_until(lambda: out._session.agent.heard_driver_ns > seen + 1_000_000_000)
+    assert (out.stats.lease_losses, out.epoch) == (0, lease.epoch)
+    out.publish(frame(1))
+    assert inp.poll(timeout=5.0).copy()[0] == 1
 
 
 def test_a_frame_that_is_too_large_is_counted_and_raised(pool):

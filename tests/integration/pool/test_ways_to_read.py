@@ -87,6 +87,70 @@ def test_asyncio_needs_no_thread(pool, out):
     assert asyncio.run(asyncio.wait_for(read_three(), 30)) == [4, 5, 6]
 
 
+def test_asyncio_iterates_again_after_a_break(pool, out):
+    inp = pool.consumer(out.name)
+
+    async def first(count: int) -> list[int]:
+        asyncio.get_running_loop().call_later(0.02, publish, out, *range(count))
+        seen = []
+        async for frame in inp:
+            seen.append(value_of(frame))
+            if len(seen) == count:
+                break
+        return seen
+
+    async def twice() -> list[list[int]]:
+        return [await first(2), await first(3)]
+
+    assert asyncio.run(asyncio.wait_for(twice(), 30)) == [[0, 1], [0, 1, 2]]
+
+
+def test_asyncio_ends_when_the_consumer_is_closed(pool, out):
+    inp = pool.consumer(out.name)
+
+    async def read() -> int:
+        asyncio.get_running_loop().call_later(0.05, inp.close)
+        return len([frame async for frame in inp])
+
+    assert asyncio.run(asyncio.wait_for(read(), 30)) == 0
+
+
+def test_frames_of_an_epoch_that_ended_are_counted(pool):
+    out = pool.producer("ends", dtype="uint8", shape=(4,), slots=32)
+    inp = pool.consumer("ends")
+    for value in range(20):
+        out.publish(np.full(4, value, "uint8"))
+    for value in range(5):
+        assert value_of(inp.poll()) == value
+    out.close(linger_s=0)
+    wait_until(lambda: inp.stats.drops_by_reason.get("epoch_ended"))
+    stats = inp.stats
+    assert (stats.delivered, stats.drops_by_reason, stats.overwritten) == (5, {"epoch_ended": 15}, 0)
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_closing_lets_those_who_keep_up_have_the_last_frame(pool, attempt):
+    out = pool.producer("kept up", dtype="uint8", shape=(4,), slots=32)
+    seen: list[int] = []
+    with pool.consumer("kept up").on_frame(lambda frame: seen.append(value_of(frame))):
+        wait_until(lambda: out.stats.consumers)
+        for value in range(20):
+            out.publish(np.full(4, value, "uint8"))
+        out.close()
+    assert seen == list(range(20))
+
+
+def test_waiting_notices_a_closed_consumer(pool, out):
+    inp = pool.consumer(out.name)
+    timer = threading.Timer(0.05, inp.close)
+    timer.start()
+    with pytest.raises(tp.ClosedError):
+        tp.wait([inp], timeout=30)
+    timer.join()
+    with pytest.raises(tp.ClosedError):
+        inp.on_frame(print)
+
+
 def test_a_descriptor_for_select(pool, out):
     inp = pool.consumer(out.name)
     fd = inp.fileno()
@@ -195,7 +259,7 @@ def test_a_rate_limit_that_was_declined_is_kept_locally():
 
 def test_progress_of_a_frame_that_is_being_written(pool, out):
     inp = pool.consumer(out.name, progress=True)
-    wait_until(lambda: out.stats.consumers >= 1)
+    wait_until(lambda: out._session._progress.hints, what="the producer knows that somebody wants progress")
     slot = out.claim((256, 256), "uint32", progress="rows")
     slot.array[:128] = 7
     slot.progress(rows=128)
@@ -214,6 +278,7 @@ def test_progress_of_a_frame_that_is_being_written(pool, out):
 def test_progress_on_a_stream_of_its_own(pool, out):
     inp = pool.consumer(out.name, progress=True, own_stream=True)
     wait_until(lambda: inp.session.streams.private)
+    wait_until(lambda: out._session._progress.hints)
     with out.claim((256, 256), "uint32", progress=True) as slot:
         slot.array[...] = 5
         slot.progress(bytes_filled=256 * 256 * 4)

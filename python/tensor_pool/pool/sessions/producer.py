@@ -156,6 +156,10 @@ class ProducerSession(StreamSession):
 
     # --- messages -----------------------------------------------------------------------------------------
 
+    def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
+        """See `StreamSession.on_message`; what a hello asks for is done in the same turn."""
+        return super().on_message(message, header, now_ns) or isinstance(message, ConsumerHello)
+
     def on_stream_message(self, message: Message, header: Header, now_ns: int) -> None:  # noqa: ARG002
         """Answers hellos, and keeps count of who reads."""
         desk, watch = self._desk, self._watch
