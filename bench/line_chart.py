@@ -15,6 +15,7 @@ _HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 36, 48
 _COLOURS: Final = ["#1f6feb", "#d9730d", "#2da44e", "#8250df"]
 _TICKS: Final = 5
+_QUOTES: Final = {'"': "&quot;"}
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,11 @@ class LineChart:
         parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, self.x_label))
         parts.append(_text(8, _TOP - 10, self.y_label, anchor="start"))
         body = "\n".join(parts)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
-            f'font-family="sans-serif">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
-        )
+        label = f"{self.title}, {self.y_label}, over {self.x_label}"
+        shape = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" font-family="sans-serif"'
+        meaning = f'role="img" aria-label="{escape(label, _QUOTES)}"'
+        ground = '<rect width="100%" height="100%" fill="white"/>'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {shape} {meaning}>\n{ground}\n{body}\n</svg>\n'
 
     @staticmethod
     def _x(x: float, xs: Sequence[float]) -> float:

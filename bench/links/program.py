@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-sys.path[0] = str(Path(__file__).parent.parent)
+sys.path[0] = str(Path(__file__).parent.parent)  # so that this folder is a package, as for the benchmarks
 
 import msgspec  # noqa: E402 - the path comes first
 
