@@ -12,7 +12,7 @@ from msgspec import Meta
 from tensor_pool.channels import parse_size
 from tensor_pool.config.kinds import ALLOWED, CHECK, IS_SIZE, Milliseconds, StreamId, doc
 from tensor_pool.config.sections import Section
-from tensor_pool.errors import ConfigError
+from tensor_pool.errors import ChannelError, ConfigError
 from tensor_pool.pool.sizing import MAX_POOLS, MAX_SLOTS, Geometry, choose_geometry
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ class StreamProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def geometry(self) -> Geometry:
         """The numbers, checked."""
-        strides = [parse_size(size) if isinstance(size, str) else size for size in self.pools]
+        try:
+            strides = [parse_size(size) if isinstance(size, str) else size for size in self.pools]
+        except ChannelError as e:
+            raise ConfigError(e.message, hint=_SIZES) from None
         return choose_geometry(pools=strides, nslots=self.nslots or None)
 
 

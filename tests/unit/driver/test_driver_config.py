@@ -93,6 +93,7 @@ class TestTables:
             ("[driver.profiles.a]\npools = [100]", "pool slots of 100 bytes"),
             ("[driver.profiles.a]\npools = ['lots']", "lots"),
             ("[driver.profiles.a]\npools = []", "length >= 1"),
+            ("[driver]\ndefault_pools = [':']", "':' is not a size"),
             ("[[driver.streams]]\nname = 'x'", "missing required field `id`"),
             ("[[driver.streams]]\nid = 0", ">= 1"),
             ("[[driver.streams]]\nid = 1\nprofile = 'x'", "profile 'x', which is not defined"),

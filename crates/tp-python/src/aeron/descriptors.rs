@@ -13,8 +13,10 @@ use super::raise;
 use crate::border::released;
 use crate::ring::FrameDescriptor;
 
-/// Fragments that a look for an absent descriptor takes from the stream.
-const INLINE_FRAGMENTS: usize = 256;
+/// Fragments that a poll for an absent descriptor takes from the stream: more than half a term of 64 KiB holds.
+const INLINE_FRAGMENTS: usize = 512;
+/// Polls for an absent descriptor: one ends where a term ends, the next sees what lies behind it.
+const INLINE_POLLS: usize = 2;
 
 type SharedLog = Mutex<Log>;
 
@@ -153,7 +155,10 @@ impl DescriptorLog {
     ) -> PyResult<Option<FrameDescriptor>> {
         self.check(py)?;
         let mut found = look(&lock(&self.log));
-        if found.is_none() {
+        for _ in 0..INLINE_POLLS {
+            if found.is_some() {
+                break;
+            }
             self.attachment.poll(INLINE_FRAGMENTS).map_err(|e| raise(py, e))?;
             found = look(&lock(&self.log));
         }
