@@ -109,7 +109,12 @@ pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
 /// A frame that can't be written.
 pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
     let (class, hint) = match failure {
-        ClaimError::TooLarge { .. } => (&FRAME_TOO_LARGE, Some("give the ring a pool with a larger stride")),
+        ClaimError::TooLarge { .. } => (
+            &FRAME_TOO_LARGE,
+            Some(
+                "make the producer with a larger shape= or max_bytes= (a ring: with a pool of larger slots)",
+            ),
+        ),
         ClaimError::Tensor(_) | ClaimError::Extent { .. } | ClaimError::Length { .. } => {
             (&TENSOR_LAYOUT, None)
         }

@@ -33,7 +33,7 @@ class Waking(msgspec.Struct, frozen=True, kw_only=True):
 
 WAKING: Final[Mapping[str, Waking]] = {
     "latency": Waking(spin_s=0.02),
-    "balanced": Waking(anticipation=0.05),
+    "balanced": Waking(anticipation=0.1),
     "eco": Waking(),
 }
 """By `client.wake_profile`."""
