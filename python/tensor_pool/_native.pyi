@@ -556,9 +556,7 @@ class Inlet:
 class FrameReceiver:
     """The part of a `Consumer` that runs for every frame."""
 
-    def __new__(
-        cls, inlet: Inlet, *, spin: float = 0.0, anticipation: float = 0.0, max_gap: int = 0
-    ) -> Self: ...
+    def __new__(cls, inlet: Inlet, *, spin: float = 0.0, max_gap: int = 0) -> Self: ...
     def poll(self, timeout: float | None = None) -> Frame | None:
         """The next frame, or None when none comes within `timeout` seconds (at once when left out).
 

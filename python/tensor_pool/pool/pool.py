@@ -26,7 +26,7 @@ from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import StreamInfo, stream_info
-from tensor_pool.pool.wakeups import WAKING, Bells
+from tensor_pool.pool.wakeups import SPIN_S, Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -233,9 +233,8 @@ class Pool(Closing):
         self._start(session)
         if not attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
-        consumer = Consumer(
-            session, bells=self._bells, waking=WAKING[section.wake_profile], on_close=self._forget
-        )
+        spin_s = SPIN_S[section.wake_profile]
+        consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
         self._streams[consumer] = None
         if wait_s is not None:
             try:

@@ -7,8 +7,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError
@@ -18,25 +16,11 @@ if TYPE_CHECKING:
 
     from tensor_pool.pool.sessions.consumer import ConsumerSession
 
-__all__ = ["WAKING", "Bells", "WakeUp", "Waking"]
+__all__ = ["SPIN_S", "Bells", "WakeUp"]
 
-
-class Waking(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer waits for frames."""
-
-    spin_s: float = 0.0
-    """Look without pause for so long after each frame before falling asleep: with 20 ms a consumer does not
-    sleep between frames from 50 Hz upwards."""
-    anticipation: float = 0.0
-    """The largest part of a core that goes into being awake when the next frame of a steady stream is due."""
-
-
-WAKING: Final[Mapping[str, Waking]] = {
-    "latency": Waking(spin_s=0.02),
-    "balanced": Waking(anticipation=0.1),
-    "eco": Waking(),
-}
-"""By `client.wake_profile`."""
+SPIN_S: Final[Mapping[str, float]] = {"latency": 0.02, "balanced": 0.0, "eco": 0.0}
+"""How long a consumer looks for the next frame without pause before it falls asleep, by `client.wake_profile`:
+with 20 ms it does not sleep between frames from 50 Hz upwards."""
 
 
 class Bells(Closing):

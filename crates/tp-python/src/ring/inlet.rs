@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use tp_core::anticipation::Anticipation;
 use tp_core::doorbell::{self, Doorbell};
 
 use super::frame::Frame;
@@ -197,7 +196,6 @@ impl Inlet {
 
 /// How a receiver waits, and how it fares.
 struct Waiting {
-    anticipation: Anticipation,
     /// Look without pause for so long before sleeping.
     spin: Duration,
     /// A stream that fell silent is not worth a core.
@@ -214,7 +212,7 @@ impl Waiting {
             self.is_lively = spin < self.spin;
             return false;
         }
-        let rang = self.anticipation.wait(bell, seen, timeout);
+        let rang = bell.wait(seen, timeout);
         self.is_lively |= rang;
         rang
     }
@@ -266,13 +264,9 @@ impl FrameReceiver {
 #[pymethods]
 impl FrameReceiver {
     #[new]
-    #[pyo3(signature = (inlet, *, spin = 0.0, anticipation = 0.0, max_gap = 0))]
-    fn new(inlet: &Inlet, spin: f64, anticipation: f64, max_gap: u64) -> Self {
-        let waiting = Waiting {
-            anticipation: Anticipation::new(anticipation),
-            spin: Duration::from_secs_f64(spin.clamp(0.0, 1.0)),
-            is_lively: true,
-        };
+    #[pyo3(signature = (inlet, *, spin = 0.0, max_gap = 0))]
+    fn new(inlet: &Inlet, spin: f64, max_gap: u64) -> Self {
+        let waiting = Waiting { spin: Duration::from_secs_f64(spin.clamp(0.0, 1.0)), is_lively: true };
         Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap }
     }
 
