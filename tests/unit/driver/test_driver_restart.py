@@ -139,6 +139,9 @@ class TestNames:
         path.write_bytes(content)
         second = start(clock=first.clock)
         assert second.resolve("camera").stream_id == 20_000
+        unclaimed = {"id": 20_000, "name": "camera", "is_claimed": False}
+        assert json.loads(path.read_bytes())["streams"] == [unclaimed]
+        second.attach(20_000)
         assert json.loads(path.read_bytes())["streams"] == [{"id": 20_000, "name": "camera"}]
 
 
