@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -17,6 +17,7 @@ from tensor_pool.transport.media_main import serve
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.transport.media import EmbeddedMediaDriver
 
 __all__ = ["media"]
@@ -81,9 +82,9 @@ def _announce(driver: EmbeddedMediaDriver) -> None:
 
 @media.command()
 @config_options
-@format_option("table", "json")
+@format_option()
 @click.pass_context
-def status(ctx: click.Context, *, config: Config, output_format: Literal["table", "json"]) -> None:
+def status(ctx: click.Context, *, config: Config, output_format: OutputFormat) -> None:
     """Say whether a media driver is alive. Exit codes: 0 when it is, 3 when not."""
     directory = aeron_dir(config.aeron)
     facts = _facts(directory, media_driver_status(directory))
