@@ -30,6 +30,8 @@ SLOTS = 32
 GROWTH_KIB = 1024
 """What memory may seem to grow by: the kernel counts pages in batches for each core, and heaps breathe. From
 the first to the last quarter of ten minutes pass 40,000 frames, so that 26 bytes a frame are found."""
+LOGS_KIB = 2048
+"""What shared memory may grow by: slow streams touch the last page of their logs after many minutes."""
 
 # Terms of 64 KiB: with larger ones the logs of Aeron alone would take hours to be touched everywhere.
 SETTINGS = {"aeron.term_length": "64k"}
@@ -192,7 +194,7 @@ def test_a_camera_with_two_viewers_neither_grows_nor_loses_anything() -> None:
         assert (viewer["drops"], viewer["overwritten"], viewer["wrong"], viewer["reconnects"]) == (0,) * 4
     for trace in traces:
         assert trace.growth_kib("anon_kib") <= GROWTH_KIB, trace.row()
-        assert trace.growth_kib("shared_kib") <= GROWTH_KIB, trace.row()
+        assert trace.growth_kib("shared_kib") <= LOGS_KIB, trace.row()
         for field in ("fds", "maps", "threads"):
             assert len(trace.values(field)) == 1, f"{field}: {trace.row()}"
     assert said == [""] * 5, said
