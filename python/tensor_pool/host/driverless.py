@@ -113,7 +113,13 @@ class OwnedStream(Attachment):
         self._files.prepare()
         directory = self._files.directory / str(wish.stream_id)
         directory.mkdir(mode=0o700, exist_ok=True)
-        self._resources.enter_context(BaseDirLock(directory))
+        self._resources.enter_context(
+            BaseDirLock(
+                directory,
+                what=f"producer of stream {wish.stream_id} without a driver",
+                hint="a stream has one producer: close that one, or publish under another id",
+            )
+        )
         older = [int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal()]
         number = next_epoch(max(older, default=0), self._clock.realtime_ns())
         epoch = self._files.create(

@@ -14,7 +14,11 @@ from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
+    check_flag,
+    check_metadata,
+    check_name,
     check_positive,
+    check_seconds,
     check_shape,
     check_start,
     check_stream,
@@ -144,12 +148,13 @@ class Pool(Closing):
                 does not see by itself.
 
         Raises:
-            AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text tells.
+            AttachRefusedError: The driver refuses: another producer, a limit, a bad name, a name that another
+                stream has. The text tells.
             NoDriverError: No driver answers.
         """
         wish = StreamWish(
             role=Role.PRODUCER,
-            **check_stream(stream),
+            **{**check_stream(stream), **check_name(name, stream=stream)},
             dtype=Dtype.UNKNOWN if dtype is None else _wire_dtype(dtype),
             major_order=MajorOrder.ROW
             if check_choice("order", order, ["C", "F"]) == "C"
@@ -160,16 +165,18 @@ class Pool(Closing):
             rate_hz=check_positive("rate_hz", rate_hz),
             consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
             pools=_check_pools(pools),
-            require_hugepages=hugepages,
+            require_hugepages=None if hugepages is None else check_flag("hugepages", hugepages),
         )
         options = ProducerOptions(
             name=name,
-            attach=attach,
-            metadata=dict(metadata or {}),
+            attach=check_flag("attach", attach),
+            metadata=check_metadata(metadata),
             realtime=check_choice("clock", clock, ["monotonic", "realtime"]) == "realtime",
-            lock_memory=lock_memory,
-            stamp_descriptors=stamp_descriptors,
+            lock_memory=check_flag("lock_memory", lock_memory),
+            stamp_descriptors=check_flag("stamp_descriptors", stamp_descriptors),
         )
+        if flush is not None and not callable(flush):
+            raise ConfigError(f"flush={flush!r:.80}", hint="a function that takes the array of a slot")
         session = ProducerSession(self._context, wish, options)
         self._start(session)
         writer = session.writer
@@ -215,6 +222,7 @@ class Pool(Closing):
             NoStreamError: Nobody produces it within `wait_s`.
         """
         section = self._context.section
+        patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
         wished_gap = check_count(
             "max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=_MOST_SLOTS
         )
@@ -222,11 +230,11 @@ class Pool(Closing):
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],
             max_rate_hz=check_count("max_rate_hz", max_rate_hz, least=0, most=2**32 - 1) or 0,
-            progress=progress,
-            own_stream=own_stream,
-            attach=attach,
-            copy_mode=copy_mode,
-            relaxed_stride=relaxed_stride,
+            progress=check_flag("progress", progress),
+            own_stream=check_flag("own_stream", own_stream),
+            attach=check_flag("attach", attach),
+            copy_mode=check_flag("copy_mode", copy_mode),
+            relaxed_stride=check_flag("relaxed_stride", relaxed_stride),
             max_outstanding_seq_gap=section.max_outstanding_seq_gap if wished_gap is None else wished_gap,
         )
         session = ConsumerSession(
@@ -238,9 +246,9 @@ class Pool(Closing):
         spin_s = _LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0
         consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
         self._streams[consumer] = None
-        if wait_s is not None:
+        if patience_s is not None:
             try:
-                consumer.wait_for_stream(wait_s)
+                consumer.wait_for_stream(patience_s)
             except BaseException:
                 consumer.close()
                 raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,15 @@ def test_the_producer_hears_of_its_consumers(pool):
     out = produce(pool)
     pool.consumer(10_000, attach=False, wait_s=10.0)
     assert wait_until(lambda: out.stats.consumers) == 1
+
+
+def test_a_second_producer_is_told_who_has_the_stream(pool):
+    produce(pool)
+    said = f"another producer of stream 10000 without a driver, process {os.getpid()}, serves"
+    with pytest.raises(tp.RegionError, match=said) as caught:
+        produce(pool)
+    assert "one producer" in caught.value.hint
+    assert "driver.instance_id" not in caught.value.hint
 
 
 def test_memory_that_nobody_announces_is_let_go(pool, caplog):
