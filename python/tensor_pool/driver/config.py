@@ -298,7 +298,7 @@ class DriverSection(Section, frozen=True):
             "Names and ids at one time that were asked for and that nobody ever attached to. Those that "
             "nobody asks for again are forgotten after a minute."
         ),
-    ] = 1_000
+    ] = 5_000
 
     def __post_init__(self) -> None:
         _ = self.default_profile

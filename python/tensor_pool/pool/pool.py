@@ -29,7 +29,7 @@ from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
 from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
-from tensor_pool.pool.streams import StreamInfo, stream_info
+from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
 from tensor_pool.pool.wakeups import Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
@@ -254,8 +254,12 @@ class Pool(Closing):
                 raise
         return consumer
 
-    def streams(self) -> list[StreamInfo]:
+    def streams(self, *, ended: bool = False) -> list[StreamInfo]:
         """What is there: id, name, dtype, shape, rate, epoch, clients.
+
+        Args:
+            ended: Also those of which the driver only knows the name, because they ended or because somebody
+                waits for them; `StreamInfo.state` tells.
 
         Raises:
             NoDriverError: No driver answers.
@@ -266,6 +270,10 @@ class Pool(Closing):
             ...     [(stream.name, stream.shape, stream.dtype) for stream in pool.streams()]
             [('a', (4,), 'uint8')]
         """
+        found = self._all_streams()
+        return found if ended else [stream for stream in found if stream.state in PRESENT]
+
+    def _all_streams(self) -> list[StreamInfo]:
         found: list[StreamInfo] = []
         while True:
             answer = self.request(

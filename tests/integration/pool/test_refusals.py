@@ -170,7 +170,7 @@ class TestNamesOfIds:
             with pytest.raises(tp.AttachRefusedError, match=said) as caught:
                 pool.producer(10_007, name="dup", dtype="uint32", shape=(4,), slots=8)
             assert "name" in caught.value.hint
-            assert 10_007 not in [stream.stream_id for stream in pool.streams()]
+            assert 10_007 not in [stream.stream_id for stream in pool.streams(ended=True)]
 
     def test_a_stream_that_has_another_name(self, pool):
         with pool.producer(10_018, name="first", dtype="uint32", shape=(4,), slots=8):
