@@ -281,6 +281,7 @@ class DriverAgent:
         self._lifecycle.close()
         if self._section.cleanup_on_exit:
             self._lifecycle.remove_made()
+        self._files.remove_empty()
         for end in (*self._subscriptions, self._control.publication, self._announces.publication):
             end.close()
 

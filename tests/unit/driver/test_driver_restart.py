@@ -96,6 +96,13 @@ class TestFiles:
             "driver.lock",
         ]
 
+    @pytest.mark.parametrize("cleanup_on_exit", [True, False])
+    def test_no_empty_directory_is_left(self, start: StartDriver, *, cleanup_on_exit: bool) -> None:
+        driver = start(cleanup_on_exit=cleanup_on_exit)
+        (Path(driver.agent.directory) / "10005").mkdir()  # of a stream that could not be made, or not removed
+        driver.invoker.close()
+        assert not (Path(driver.agent.directory) / "10005").exists()
+
     def test_or_not(self, start: StartDriver) -> None:
         driver = start(cleanup_on_exit=False)
         lease = driver.attach()
