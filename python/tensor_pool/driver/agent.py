@@ -32,6 +32,7 @@ from tensor_pool.runtime import (
     SystemClock,
 )
 from tensor_pool.runtime.faults import fault_point
+from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.wire import Router
 from tensor_pool.wire import messages as m
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DriverAgent"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = limit_repeats(logging.getLogger(__name__))
 
 _NS_PER_MS: Final = 1_000_000
 _POLL_LIMIT: Final = 64

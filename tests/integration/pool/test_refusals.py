@@ -251,6 +251,25 @@ def test_a_forged_announce_takes_no_lease_away(pool, cluster):
     assert inp.poll(timeout=5.0).copy()[0] == 1
 
 
+def test_announces_that_can_not_be_used_do_not_fill_the_log(pool, cluster, caplog):
+    out = pool.producer("flooded", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("flooded", wait_s=5)
+    announce = out._session.attachment.lease.announce
+    refused = inp.session._mapping
+    with cluster.connect() as stranger:
+        for number in range(1, 201):
+            forged = msgspec.structs.replace(
+                announce,
+                epoch=announce.epoch + number,
+                announce_timestamp_ns=time.monotonic_ns(),
+                header_region_uri=f"shm:file?path={cluster.directory}/shm/{number}/header.ring",
+            )
+            stranger._context.run(lambda forged=forged: stranger._context.agent.send_announce(forged))
+        wait_until(lambda: refused.failure is not None and "/200/" in str(refused.failure))
+    lines = [record for record in caplog.records if "can't use the announced memory" in record.getMessage()]
+    assert 1 <= len(lines) < 5, [record.getMessage() for record in lines]
+
+
 def test_a_frame_that_is_too_large_is_counted_and_raised(pool):
     with pool.producer("small", dtype="uint8", shape=(64,), slots=8) as out:
         with pytest.raises(tp.FrameTooLargeError):
