@@ -9,8 +9,11 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Protocol, Self, final, type_check_only
 
-from numpy.typing import NDArray
-from typing_extensions import Buffer, CapsuleType
+from numpy.typing import DTypeLike, NDArray
+from typing_extensions import Buffer, CapsuleType, disjoint_base
+
+from tensor_pool.datatypes import Dtype
+from tensor_pool.pool.frame import FrameInfo
 
 __all__ = [
     # rings
@@ -22,6 +25,10 @@ __all__ = [
     "FrameDescriptor",
     "FramePrefix",
     "FrameProgress",
+    "FrameReceiver",
+    "FrameSender",
+    "Inlet",
+    "Outlet",
     "RingAddress",
     "RingKeeper",
     "RingReader",
@@ -143,6 +150,7 @@ class RingWriter:
         descriptors: Where to send a `FrameDescriptor` for each frame, between its commit and the bell; a
             publication of `tensor_pool.transport` or of this module.
         stamp_descriptors: Say in each descriptor when it was sent.
+        outlet: Where to count.
 
     Raises:
         RegionError: A file can't be opened for writing or is not what was announced, or the ring has a
@@ -164,6 +172,7 @@ class RingWriter:
         base_dirs: Sequence[str | os.PathLike[str]],
         descriptors: AeronPublication | _Publication | None = None,
         stamp_descriptors: bool = False,
+        outlet: Outlet | None = None,
     ) -> Self: ...
     def publish(
         self,
@@ -189,7 +198,7 @@ class RingWriter:
 
     def claim(
         self,
-        shape: Sequence[int],
+        shape: Sequence[int] | int,
         dtype: int,
         order: Literal["C", "F"] = "C",
         seq: int | None = None,
@@ -244,9 +253,10 @@ class RingWriter:
 
 @final
 class Claim:
-    """A slot that is being filled; a writable buffer. Committed or aborted exactly once.
+    """The next frame of a stream while it is being filled; a writable buffer. Made by `Producer.claim`.
 
-    As a context manager it commits at the end of the block, and aborts when the block raises.
+    It is committed or aborted exactly once. As a context manager it publishes the frame at the end of the
+    block; when the block raises, the frame is given up and its sequence number skipped.
     """
 
     @property
@@ -272,9 +282,120 @@ class Claim:
     def abort(self) -> None:
         """Gives the slot up: no reader will accept it, and its sequence number is skipped."""
 
+    def progress(
+        self, *, rows: int | None = None, columns: int | None = None, bytes_filled: int | None = None
+    ) -> None:
+        """Tells consumers how much of the frame is there already; at most as often as they want to hear it.
+
+        Args:
+            rows: So many rows (steps of the first dimension) are complete.
+            columns: So many columns (steps of the second dimension).
+            bytes_filled: So many bytes from the start.
+
+        Raises:
+            ClaimError: The slot was not claimed with ``progress=``.
+            ValueError: Not exactly one of the three, or more than the frame has.
+        """
+
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Outlet:
+    """What a producer's session and its sender share: the ring of the moment, and counts over all rings."""
+
+    def __new__(cls) -> Self: ...
+    @property
+    def writer(self) -> RingWriter | None:
+        """Where frames go now."""
+
+    @writer.setter
+    def writer(self, writer: RingWriter | None) -> None: ...
+    @property
+    def observed(self) -> bool:
+        """Whether Python is told of every frame, and rings the doorbell."""
+
+    @observed.setter
+    def observed(self, observed: bool) -> None: ...
+    def on_metadata_change(self) -> None:
+        """Has the next frame ask for the version of the metadata."""
+
+    @property
+    def frames(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def too_large(self) -> int: ...
+    @property
+    def aborted(self) -> int: ...
+    @property
+    def descriptors_sent(self) -> int: ...
+    @property
+    def descriptors_skipped(self) -> int: ...
+    @property
+    def descriptors_dropped(self) -> int: ...
+    @property
+    def published_ns(self) -> int:
+        """When the last frame was published, CLOCK_MONOTONIC."""
+
+@disjoint_base
+class FrameSender:
+    """The part of a `Producer` that runs for every frame."""
+
+    def __new__(cls, outlet: Outlet, *, realtime: bool = False) -> Self: ...
+    def publish(
+        self,
+        array: Buffer | NDArray[Any],
+        *,
+        dtype: DTypeLike | Dtype | None = None,
+        timestamp_ns: int | None = None,
+        trace_id: int | None = None,
+        progress: bool = False,
+    ) -> int:
+        """Copies an array into the stream and returns its sequence number.
+
+        Args:
+            array: Anything with a buffer: NumPy arrays, bytes, memoryviews. Copied before the call returns.
+            dtype: What the elements are, where the buffer doesn't tell, as with bytes.
+            timestamp_ns: When it was taken; now when left out.
+            trace_id: Travels with the frame's descriptor.
+            progress: Tell consumers also when the copy begins and ends, for those who wait for that.
+
+        Raises:
+            FrameTooLargeError: Larger than every pool of the stream. Counted, nothing is written.
+            TensorLayoutError: The wire has no such element type, or not 1 to 8 dimensions.
+            LeaseLostError: There is no lease, and none came in time.
+            ClosedError: The producer was closed.
+        """
+
+    def claim(
+        self,
+        shape: Sequence[int] | int,
+        dtype: DTypeLike | Dtype,
+        *,
+        order: Literal["C", "F"] = "C",
+        timestamp_ns: int | None = None,
+        trace_id: int | None = None,
+        progress: bool | Literal["rows", "columns"] | None = None,
+    ) -> Claim:
+        """The next slot, to be filled in place: no copy at all.
+
+        Args:
+            shape: The frame's shape; one number is one dimension.
+            dtype: The frame's element type.
+            order: Memory order of its array.
+            timestamp_ns: When it was taken; now when left out.
+            trace_id: Travels with the frame's descriptor.
+            progress: Let consumers follow while it is filled (`Claim.progress`): in rows, in columns, or in
+                bytes (True).
+
+        Raises:
+            FrameTooLargeError: Larger than every pool of the stream.
+            ClaimError: Another claim is still open.
+            LeaseLostError: There is no lease, and none came in time.
+            ClosedError: The producer was closed.
+        """
 
 @final
 class RingReader:
@@ -286,6 +407,7 @@ class RingReader:
         mode: ``"map"`` gives frames that still lie in shared memory; ``"copy"`` reads with system calls and
             gives private copies, and survives files that shrink.
         relaxed_stride: Accept pool strides that are any multiple of 64.
+        inlet: Where to count what becomes of its frames.
 
     Raises:
         RegionError: A file can't be opened, or is not what was announced. Nothing stays mapped then.
@@ -298,6 +420,7 @@ class RingReader:
         base_dirs: Sequence[str | os.PathLike[str]],
         mode: Literal["map", "copy"] = "map",
         relaxed_stride: bool = False,
+        inlet: Inlet | None = None,
     ) -> Self: ...
     def poll(self) -> Frame | None:
         """The next frame, or `None` when there is none yet. Never waits."""
@@ -386,6 +509,72 @@ class RingReader:
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_args: object) -> None: ...
+
+@final
+class Inlet:
+    """What a consumer's session and its receiver share: the ring of the moment, and counts over all rings."""
+
+    def __new__(cls) -> Self: ...
+    @property
+    def reader(self) -> RingReader | None:
+        """Where frames come from now."""
+
+    @reader.setter
+    def reader(self, reader: RingReader | None) -> None: ...
+    @property
+    def descriptors(self) -> DescriptorLog | None:
+        """Where frames find what only descriptors tell."""
+
+    @descriptors.setter
+    def descriptors(self, log: DescriptorLog | None) -> None: ...
+    @property
+    def registration(self) -> Any:
+        """The ring's memory as a device knows it, once a frame went there."""
+
+    @registration.setter
+    def registration(self, registration: Any) -> None: ...
+    @property
+    def guided(self) -> bool:
+        """Whether more than the ring decides what comes next: then `FrameReceiver._poll_guided` is asked."""
+
+    @guided.setter
+    def guided(self, guided: bool) -> None: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def validated(self) -> int: ...
+    @property
+    def overwritten(self) -> int: ...
+    @property
+    def skipped(self) -> int: ...
+    @property
+    def resyncs(self) -> int: ...
+    @property
+    def last_seq(self) -> int | None: ...
+
+@disjoint_base
+class FrameReceiver:
+    """The part of a `Consumer` that runs for every frame."""
+
+    def __new__(
+        cls, inlet: Inlet, *, spin: float = 0.0, anticipation: float = 0.0, max_gap: int = 0
+    ) -> Self: ...
+    def poll(self, timeout: float | None = None) -> Frame | None:
+        """The next frame, or None when none comes within `timeout` seconds (at once when left out).
+
+        Raises:
+            ClosedError: The consumer or its pool was closed.
+            NoStreamError: The stream's authority does not let this consumer use shared memory.
+        """
+
+    def deliver(self, frame: Frame, catch_up: bool) -> Frame:
+        """Counts a frame on its way to the program; `catch_up`: looks, now and then, how far behind it is."""
+
+    def judge_last(self) -> None:
+        """Asks whether the frame that was handed out last was whole to the end, if the program did not."""
+
+    def wait_for_ring(self, timeout: float) -> bool:
+        """Waits for the doorbell of the ring of the moment, at most `timeout` and 0.1 s; did it ring?"""
 
 @final
 class RingKeeper:
@@ -500,10 +689,11 @@ class BellFd:
 
 @final
 class Frame:
-    """One frame: what it is, and a read-only view of its payload (buffer protocol, DLPack).
+    """One tensor of a stream, where it lies in shared memory: a read-only view that costs nothing.
 
-    A frame in shared memory may be overwritten while it is used. What was computed from it counts only if
-    `still_valid` says so *afterwards*; as a context manager the frame asks by itself.
+    The producer never waits. It may overwrite the frame while a program works on it, so what was computed
+    counts only if the frame was whole *afterwards*: a ``with`` block asks at its end, `copy` asks by itself,
+    and `still_valid` may be asked at any time. Supports the buffer protocol and DLPack.
 
     Example:
         >>> import tempfile, numpy as np
@@ -516,6 +706,14 @@ class Frame:
         ...         int(image.sum())
         15
     """
+
+    @property
+    def info(self) -> FrameInfo:
+        """What is known of the frame besides its values."""
+
+    @property
+    def descriptor(self) -> FrameDescriptor | None:
+        """What its descriptor said, if that was received."""
 
     @property
     def stream_id(self) -> int: ...
@@ -553,10 +751,20 @@ class Frame:
 
     @property
     def array(self) -> NDArray[Any]:
-        """A read-only array over the payload, without a copy."""
+        """A read-only array over the values, without a copy; ask `still_valid` after using it."""
 
+    @property
+    def reader(self) -> RingReader:
+        """What it was read with; for other parts of the library."""
+
+    @property
+    def registration(self) -> Any:
+        """The ring's memory as a device knows it; for other parts of the library."""
+
+    @registration.setter
+    def registration(self, registration: Any) -> None: ...
     def still_valid(self) -> bool:
-        """Is the payload still the frame's? Ask after using it."""
+        """Whether the values are still the frame's, and its epoch the stream's."""
 
     def copy(self) -> NDArray[Any]:
         """A private array with the frame's values.
@@ -572,6 +780,20 @@ class Frame:
         fits.
         """
 
+    def torch(self, device: object | None = None, *, copy: bool = True) -> Any:
+        """The frame as a PyTorch tensor: a private one by default, which nobody can overwrite.
+
+        Args:
+            device: Where the tensor goes, such as ``"cuda"``; the CPU when left out.
+            copy: False gives a view of shared memory on the CPU: ask `still_valid` after using it. PyTorch
+                can't be told that it must not be written to; writing to it ends the program.
+
+        Raises:
+            FrameOverwrittenError: The producer was faster.
+            ImportError: PyTorch is not installed.
+        """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
     def __enter__(self) -> NDArray[Any]: ...
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
 
-__all__ = ["MAX_DIMS", "Dtype", "MajorOrder", "from_numpy", "to_numpy"]
+__all__ = ["MAX_DIMS", "Dtype", "MajorOrder", "from_numpy", "to_numpy", "wire_dtype"]
 
 MAX_DIMS: Final = 8
 """The largest number of dimensions a tensor header can carry."""
@@ -98,6 +98,19 @@ def to_numpy(dtype: Dtype) -> np.dtype[Any]:
         return np.dtype(_NUMPY_NAMES[dtype])
     except KeyError:
         raise TensorLayoutError(f"dtype {dtype!r} has no element type") from None
+
+
+def wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
+    """The wire type of whatever names an element type, one of ours included.
+
+    Raises:
+        TensorLayoutError: The wire has no such type.
+
+    Example:
+        >>> wire_dtype("uint16").name, wire_dtype(Dtype.BYTES).name
+        ('UINT16', 'BYTES')
+    """
+    return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
 
 
 def from_numpy(dtype: DTypeLike) -> Dtype:

@@ -39,7 +39,13 @@ impl<'m> Doorbell<'m> {
     /// The word now. Remember it before looking for frames.
     #[inline]
     pub fn seen(&self) -> u32 {
-        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Acquire) as u32
+        self.stamp_ns() as u32
+    }
+
+    /// When it rang last, or was last said to be alive: CLOCK_MONOTONIC.
+    #[inline]
+    pub fn stamp_ns(&self) -> u64 {
+        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Acquire)
     }
 
     /// Raises the activity time stamp to `now_ns`, or by one when the clock has not moved, so that the word

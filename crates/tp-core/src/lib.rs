@@ -8,12 +8,14 @@
 //! * [`region`] creates, opens and maps region files, trusting nothing that it finds there;
 //! * [`tensor`] and [`slot`] turn 256 bytes that anybody may have written into a checked frame;
 //! * [`ring`] puts these together as a writer and as readers; [`doorbell`] lets readers sleep, and
-//!   [`bell_watcher`] turns it into file descriptors, and [`crowd`] wakes many of them;
+//!   [`bell_watcher`] turns it into file descriptors, [`crowd`] wakes many of them, and [`anticipation`] lets one be
+//!   awake in time;
 //! * [`descriptor_log`] remembers what descriptors said of frames.
 
 #[cfg(target_endian = "big")]
 compile_error!("the shared-memory layout is little-endian; big-endian machines are refused [WIRE-15.1-12]");
 
+pub mod anticipation;
 pub mod bell_watcher;
 pub mod bytes;
 #[cfg(feature = "capi")]

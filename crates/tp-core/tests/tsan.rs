@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use tp_core::copy::Locality;
 use tp_core::doorbell::Doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::layout::{SLOT_BYTES, payload_offset, slot_offset};
@@ -98,7 +99,14 @@ impl Regions {
         let record = slot::decode(&bytes, seen.seq(), &self.geometry);
         let mut payload = [0; BYTES];
         // SAFETY: the target is an array.
-        unsafe { self.pool.copy_out(payload_offset(index, STRIDE), payload.as_mut_ptr(), BYTES) };
+        unsafe {
+            self.pool.copy_out(
+                payload_offset(index, STRIDE),
+                payload.as_mut_ptr(),
+                BYTES,
+                Locality::for_read(BYTES),
+            )
+        };
         if !seqlock::still(word, seen) {
             return Err(DropReason::ChangedWhileReading);
         }

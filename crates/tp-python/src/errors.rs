@@ -52,6 +52,12 @@ impl ErrorClass {
         self.build(py, message.into(), hint).unwrap_or_else(|error| error)
     }
 
+    /// Whether an error is of this class.
+    pub fn is_class_of(&self, py: Python<'_>, error: &PyErr) -> bool {
+        // A class that was never raised was never looked up either.
+        self.class.get(py).is_some_and(|class| error.is_instance(py, class.bind(py)))
+    }
+
     fn build(&self, py: Python<'_>, message: String, hint: Option<&str>) -> PyResult<PyErr> {
         let class = self.class.get_or_try_init(py, || {
             let class = py.import("tensor_pool.errors")?.getattr(self.name)?;
@@ -103,7 +109,12 @@ pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
 /// A frame that can't be written.
 pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
     let (class, hint) = match failure {
-        ClaimError::TooLarge { .. } => (&FRAME_TOO_LARGE, Some("give the ring a pool with a larger stride")),
+        ClaimError::TooLarge { .. } => (
+            &FRAME_TOO_LARGE,
+            Some(
+                "make the producer with a larger shape= or max_bytes= (a ring: with a pool of larger slots)",
+            ),
+        ),
         ClaimError::Tensor(_) | ClaimError::Extent { .. } | ClaimError::Length { .. } => {
             (&TENSOR_LAYOUT, None)
         }

@@ -25,8 +25,8 @@ mod _native {
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]
     use super::ring::{
-        BellFd, BellWatcher, Claim, Frame, FrameDescriptor, FramePrefix, FrameProgress, RingAddress,
-        RingKeeper, RingReader, RingWriter, create_ring, wait_any,
+        BellFd, BellWatcher, Claim, Frame, FrameDescriptor, FramePrefix, FrameProgress, FrameReceiver,
+        FrameSender, Inlet, Outlet, RingAddress, RingKeeper, RingReader, RingWriter, create_ring, wait_any,
     };
 
     #[pymodule_init]

@@ -1,15 +1,13 @@
-"""A slot that a program fills in place."""
+"""What Python does for a slot that a program fills in place; most slots need nothing of it."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from tensor_pool.errors import ClaimError
+from tensor_pool.errors import ClaimError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -17,112 +15,94 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.producer import ProducerSession
     from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 
-__all__ = ["ClaimedSlot"]
+__all__ = ["ClaimObserver"]
+
+_UNITS: Final[dict[object, int]] = {True: 0, "rows": 1, "columns": 2}
 
 
-class ClaimedSlot:
-    """The next frame of a stream, while it is being filled. Made by `Producer.claim`.
+class ClaimObserver:
+    """Follows one claim for consumers with streams of their own, for who waits for progress, and for devices.
 
-    As a context manager it publishes the frame at the end of the block; when the block raises, the frame is
-    given up and its sequence number skipped.
+    The native claim calls it, and leaves the doorbell to it. It must not keep the claim: a claim that a
+    program forgets is given up at once.
+
+    Args:
+        session: The producer's.
+        writer: The claim's ring.
+        progress: What progress is counted in; None reports none.
+        timestamp_ns: The frame's.
+        trace_id: The frame's.
+
+    Raises:
+        ConfigError: There is no such unit of progress.
     """
 
-    __slots__ = ("_flush", "_native", "_progress", "_session", "_timestamp_ns", "_trace_id", "_writer")
+    __slots__ = ("_reporter", "_session", "_timestamp_ns", "_trace_id", "_writer", "progress_unit")
 
     def __init__(
         self,
-        native: _native.Claim,
-        writer: _native.RingWriter,
         session: ProducerSession,
+        writer: _native.RingWriter,
         *,
-        timestamp_ns: int | None,
+        progress: object,
+        timestamp_ns: int,
         trace_id: int | None,
-        progress: ProgressReporter | None,
-        flush: Callable[[NDArray[Any]], object] | None,
     ) -> None:
-        self._native = native
-        self._writer = writer
         self._session = session
+        self._writer = writer
         self._timestamp_ns = timestamp_ns
         self._trace_id = trace_id
-        self._progress = progress
-        self._flush = flush
+        self._reporter: ProgressReporter | None = None
+        self.progress_unit: int | None = None if progress is None else _unit(progress)
+        """As the wire numbers it; None when no progress is reported."""
 
-    @property
-    def array(self) -> NDArray[Any]:
-        """The values, to be written where readers will find them. Don't keep views of it."""
-        return self._native.array
+    def after_claim(self, claim: _native.Claim) -> None:
+        """The slot is there; its header must be, too, before the first word of progress (decision M5)."""
+        if self.progress_unit is not None:
+            claim.write_header()
+            self._reporter = self._session.progress_reporter(self._writer, claim)
 
-    @property
-    def seq(self) -> int:
-        """The sequence number that the frame will have."""
-        return self._native.seq
+    def before_commit(self, claim: _native.Claim) -> None:
+        """Nobody may see a frame that is still in a device's caches [WIRE-8.3-20]."""
+        flush: Callable[[NDArray[Any]], object] | None = self._session.options.flush
+        if flush is not None:
+            flush(claim.array)
+
+    def after_commit(self, claim: _native.Claim) -> None:
+        """The frame is there: tells those with streams of their own, then everybody."""
+        self._session.tell_privately(self._writer, claim.seq, self._timestamp_ns, self._trace_id)
+        if self._reporter is not None:
+            self._reporter.complete()
+
+    def after_abort(self, claim: _native.Claim) -> None:  # noqa: ARG002 - as the others
+        """The frame will never be there."""
+        if self._reporter is not None:
+            self._reporter.abort()
 
     def progress(
-        self, *, rows: int | None = None, columns: int | None = None, bytes_filled: int | None = None
+        self, claim: _native.Claim, rows: int | None, columns: int | None, bytes_filled: int | None
     ) -> None:
-        """Tells consumers how much of the frame is there already; at most as often as they want to hear it.
-
-        Args:
-            rows: So many rows (steps of the first dimension) are complete.
-            columns: So many columns (steps of the second dimension).
-            bytes_filled: So many bytes from the start.
-
-        Raises:
-            ClaimError: The slot was not claimed with ``progress=True``.
-            ValueError: Not exactly one of the three, or more than the frame has.
-        """
-        if self._progress is None:
+        """See `Claim.progress`."""
+        if self._reporter is None:
             raise ClaimError(
                 "this slot reports no progress", hint='claim it with progress="rows", "columns" or True'
             )
-        array = self._native.array
-        given = [(rows, 0), (columns, 1)]
         if sum(value is not None for value in (rows, columns, bytes_filled)) != 1:
             raise ValueError("give one of rows, columns and bytes_filled")
-        for count, axis in given:
+        array = claim.array
+        for count, axis in [(rows, 0), (columns, 1)]:
             if count is not None:
                 if not 0 <= count <= array.shape[axis]:
                     raise ValueError(f"{count} is not between 0 and {array.shape[axis]}")
                 bytes_filled = count * array.strides[axis]
         assert bytes_filled is not None
-        if not 0 <= bytes_filled <= self._native.nbytes:
-            raise ValueError(f"{bytes_filled} bytes of {self._native.nbytes}")
-        self._progress.advance(bytes_filled)
+        if not 0 <= bytes_filled <= claim.nbytes:
+            raise ValueError(f"{bytes_filled} bytes of {claim.nbytes}")
+        self._reporter.advance(bytes_filled)
 
-    def commit(self) -> int:
-        """Publishes the frame and returns its sequence number."""
-        native, session = self._native, self._session
-        if self._flush is not None:
-            # Before the commit: nobody may see a frame that is still in a device's caches [WIRE-8.3-20].
-            self._flush(native.array)
-        session.published_s = time.monotonic()
-        session.bytes_published += native.nbytes
-        if session.private_sinks is None:
-            seq = native.commit()
-        else:
-            seq = native.commit(ring=False)
-            session.tell_privately(self._writer, seq, self._timestamp_ns, self._trace_id)
-        if self._progress is not None:
-            self._progress.complete()
-        return seq
 
-    def abort(self) -> None:
-        """Gives the frame up: no reader will accept it."""
-        self._native.abort()
-        if self._progress is not None:
-            self._progress.abort()
-        self._session.count_abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._native.finished:
-            return
-        if kind is None:
-            self.commit()
-        else:
-            self.abort()
+def _unit(progress: object) -> int:
+    try:
+        return _UNITS[progress]
+    except (KeyError, TypeError):
+        raise ConfigError(f"progress={progress!r}", hint="one of True, 'rows', 'columns'") from None

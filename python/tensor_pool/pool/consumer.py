@@ -8,38 +8,37 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, Self
 
+from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, ConfigError, NoStreamError
 from tensor_pool.pool.callbacks import FrameCallback
-from tensor_pool.pool.frame import Frame
 from tensor_pool.pool.wakeups import WakeUp
 from tensor_pool.wire.messages import FrameProgressState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from tensor_pool import _native
     from tensor_pool.pool.blobs import Blob
+    from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.metadata import MetadataView
     from tensor_pool.pool.pacing import RateGate
     from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.stats import ConsumerStats
-    from tensor_pool.pool.wakeups import Bells
+    from tensor_pool.pool.wakeups import Bells, Waking
 
 __all__ = ["Consumer"]
 
 _SLICE_S: Final = 0.1
 """The longest sleep: a ring that is replaced meanwhile is noticed after that."""
-_LAG_CHECK_FRAMES: Final = 64
-"""How many frames in a row come without waiting before a consumer asks how far behind it is."""
 
 
-class Consumer(Closing):
+class Consumer(_native.FrameReceiver, Closing):
     """Reads the frames of one stream where they lie. Made by `Pool.consumer`; for one thread at a time.
 
     It never holds the producer up: what it doesn't read in time is lost, and counted in `stats`. A driver or
-    a producer that starts again is followed by itself.
+    a producer that starts again is followed by itself. `poll`, which runs for every frame, is native; here is
+    what it asks for when there is more to do.
 
     Example:
         >>> import numpy as np, tensor_pool as tp
@@ -51,44 +50,32 @@ class Consumer(Closing):
         [0, 1, 2]
     """
 
+    def __new__(cls, session: ConsumerSession, *, waking: Waking, **_options: object) -> Self:
+        """See `__init__`; the native part needs only what it shares with the session."""
+        return super().__new__(
+            cls,
+            session.inlet,
+            spin=waking.spin_s,
+            anticipation=waking.anticipation,
+            max_gap=session.options.max_outstanding_seq_gap,
+        )
+
     def __init__(
         self,
         session: ConsumerSession,
         *,
         bells: Bells,
-        spin_s: float,
+        waking: Waking,  # noqa: ARG002 - for the native part
         on_close: Callable[[Consumer], object],
     ) -> None:
         self._session = session
-        self._ledger = session.ledger
         self._bells = bells
         self._on_close = on_close
-        self._spin_s = spin_s
-        self._is_lively = True  # a stream that fell silent is not worth a core
         self._wake_up: WakeUp | None = None
         self._closed = False
-        self._in_a_row = 0
         self._last_described: tuple[int, int] | None = None
 
     # --- frames -----------------------------------------------------------------------------------------
-
-    def poll(self, timeout: float | None = None) -> Frame | None:
-        """The next frame, or None when none comes within `timeout` seconds (at once when left out).
-
-        Raises:
-            ClosedError: The consumer or its pool was closed.
-            NoStreamError: The stream's authority does not let this consumer use shared memory.
-        """
-        frame = self._take()
-        if frame is not None or not timeout:
-            return frame
-        deadline = time.monotonic() + timeout
-        while (left_s := deadline - time.monotonic()) > 0:
-            self._wait(left_s)
-            frame = self._take()
-            if frame is not None:
-                return frame
-        return None
 
     def latest(self) -> Frame | None:
         """The newest frame, unless it was taken already; what lies between counts as skipped, not as lost."""
@@ -100,7 +87,7 @@ class Consumer(Closing):
                     reader.seek(newest)
             except ClosedError:
                 pass
-        return self._take()
+        return self.poll()
 
     def __iter__(self) -> Iterator[Frame]:
         """All frames from now on; ends when the consumer is closed."""
@@ -197,10 +184,18 @@ class Consumer(Closing):
                 if not session.progress:
                     session.changed.wait(min(left_s, _SLICE_S))
 
+    def _poll_guided(self, timeout: float) -> Frame | None:
+        """What `poll` does where the ring alone does not tell what comes next, or there is none."""
+        deadline = time.monotonic() + timeout
+        while True:
+            frame = self._take()
+            left_s = deadline - time.monotonic()
+            if frame is not None or not left_s > 0:
+                return frame
+            self._wait(left_s)
+
     def _take(self) -> Frame | None:
-        ledger = self._ledger
-        if ledger.unjudged is not None:
-            ledger.judge_last()
+        self.judge_last()
         session = self._session
         reader = session.reader
         if reader is None:
@@ -208,27 +203,15 @@ class Consumer(Closing):
             return None
         private = session.streams.private
         try:
-            native = reader.poll() if private is None else self._take_described(reader, private)
+            frame = reader.poll() if private is None else self._take_described(reader, private)
             if session.gate is not None and private is None:
-                native = _thin_out(reader, session.gate, native)
+                frame = _thin_out(reader, session.gate, frame)
+            if frame is not None:
+                return self.deliver(frame, private is None)
         except ClosedError:
             self._check_open()
             return None
-        if native is None:
-            self._in_a_row = 0
-            if self._wake_up is not None:
-                return self._take_after_clearing(self._wake_up)
-            return None
-        session.last_seq = native.seq
-        self._in_a_row += 1
-        if self._in_a_row >= _LAG_CHECK_FRAMES:
-            self._in_a_row = 0
-            self._resync(reader)
-        log = session.streams.log if private is None else private.log
-        frame = Frame(native, ledger, log, reader)
-        ledger.delivered += 1
-        ledger.unjudged = frame
-        return frame
+        return None if self._wake_up is None else self._take_after_clearing(self._wake_up)
 
     def _take_after_clearing(self, wake_up: WakeUp) -> Frame | None:
         """Looks once more after the descriptor was cleared: what comes from now on makes it readable."""
@@ -239,9 +222,7 @@ class Consumer(Closing):
         finally:
             self._wake_up = wake_up
 
-    def _take_described(
-        self, reader: _native.RingReader, private: PrivateDescriptors
-    ) -> _native.Frame | None:
+    def _take_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> Frame | None:
         """On a stream of its own the producer chooses what a consumer gets: only what is described."""
         epoch = reader.address.epoch
         last = self._last_described
@@ -249,33 +230,21 @@ class Consumer(Closing):
         while (descriptor := private.log.after(epoch, after)) is not None:
             after = descriptor.seq
             self._last_described = (epoch, after)
-            native = reader.read(after)
-            if native is not None:
+            frame = reader.read(after)
+            if frame is not None:
                 reader.seek(after + 1)
-                return native
+                return frame
         return None
-
-    def _resync(self, reader: _native.RingReader) -> None:
-        """Skips to the newest frame when too far behind [WIRE-15.4-4]."""
-        session = self._session
-        limit = session.options.max_outstanding_seq_gap
-        newest = reader.newest()
-        if limit and newest is not None and newest - reader.next_seq > limit:
-            session.skipped += newest - reader.next_seq
-            session.resyncs += 1
-            reader.seek(newest)
 
     def _wait(self, timeout_s: float) -> None:
         session = self._session
-        reader = session.reader
-        if reader is None:
+        if session.reader is None:
             with session.changed:
                 if session.reader is None:
                     session.changed.wait(min(timeout_s, _SLICE_S))
             return
         try:
-            spin_s = self._spin_s if self._is_lively else 0.0
-            self._is_lively = reader.wait(min(timeout_s, _SLICE_S), spin=spin_s)
+            self.wait_for_ring(timeout_s)
         except ClosedError:
             self._check_open()
 
@@ -350,7 +319,7 @@ class Consumer(Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
-            self._ledger.judge_last()  # also lets go of the frame, and with it of the ring
+            self.judge_last()  # also lets go of the frame, and with it of the ring
             if self._wake_up is not None:
                 self._wake_up.ring()
             self._session.context.run(self._session.close)
@@ -371,10 +340,8 @@ class Consumer(Closing):
         return f"<Consumer of stream {self._session.wish.label}, {state}>"
 
 
-def _thin_out(
-    reader: _native.RingReader, gate: RateGate, native: _native.Frame | None
-) -> _native.Frame | None:
+def _thin_out(reader: _native.RingReader, gate: RateGate, frame: Frame | None) -> Frame | None:
     """Passes frames over until one is due."""
-    while native is not None and not gate.accept(native.timestamp_ns):
-        native = reader.poll()
-    return native
+    while frame is not None and not gate.accept(frame.timestamp_ns):
+        frame = reader.poll()
+    return frame

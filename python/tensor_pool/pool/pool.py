@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from tensor_pool.closing import Closing
-from tensor_pool.datatypes import Dtype, MajorOrder, from_numpy
+from tensor_pool.datatypes import Dtype, MajorOrder, wire_dtype
 from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
 from tensor_pool.pool.arguments import (
     check_choice,
@@ -30,7 +30,7 @@ from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
-from tensor_pool.pool.wakeups import Bells
+from tensor_pool.pool.wakeups import WAKING, Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool"]
 
-_LATENCY_SPIN_S: Final = 0.02
-"""How long a consumer of the profile 'latency' looks for the next frame before it sleeps: from 50 Hz upwards
-it does not sleep between frames."""
 _ORDERS: Final = {"C": MajorOrder.ROW, "F": MajorOrder.COLUMN}
 _MODES: Final = {"stream": Mode.STREAM, "rate_limited": Mode.RATE_LIMITED}
 _REPEAT_S: Final = 0.25
@@ -155,7 +152,7 @@ class Pool(Closing):
         wish = StreamWish(
             role=Role.PRODUCER,
             **{**check_stream(stream), **check_name(name, stream=stream)},
-            dtype=Dtype.UNKNOWN if dtype is None else _wire_dtype(dtype),
+            dtype=Dtype.UNKNOWN if dtype is None else wire_dtype(dtype),
             major_order=MajorOrder.ROW
             if check_choice("order", order, ["C", "F"]) == "C"
             else MajorOrder.COLUMN,
@@ -171,6 +168,7 @@ class Pool(Closing):
             name=name,
             attach=check_flag("attach", attach),
             metadata=check_metadata(metadata),
+            flush=flush,
             realtime=check_choice("clock", clock, ["monotonic", "realtime"]) == "realtime",
             lock_memory=check_flag("lock_memory", lock_memory),
             stamp_descriptors=check_flag("stamp_descriptors", stamp_descriptors),
@@ -182,7 +180,7 @@ class Pool(Closing):
         writer = session.writer
         if writer is not None:
             writer.prefault(lock=lock_memory)  # here, and not in the first frames (decision D19)
-        producer = Producer(session, flush=flush, on_close=self._forget)
+        producer = Producer(session, on_close=self._forget)
         self._streams[producer] = None
         return producer
 
@@ -243,8 +241,9 @@ class Pool(Closing):
         self._start(session)
         if not attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
-        spin_s = _LATENCY_SPIN_S if section.wake_profile == "latency" else 0.0
-        consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
+        consumer = Consumer(
+            session, bells=self._bells, waking=WAKING[section.wake_profile], on_close=self._forget
+        )
         self._streams[consumer] = None
         if patience_s is not None:
             try:
@@ -374,7 +373,3 @@ def _check_pools(pools: Sequence[int] | None) -> tuple[int, ...]:
             f"pools={pools!r:.80}", hint=f"at most {_MOST_POOLS} slot sizes in bytes, in a list"
         )
     return tuple(check_count("pools", stride, least=64, most=_MOST_BYTES) or 0 for stride in pools)
-
-
-def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
-    return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)

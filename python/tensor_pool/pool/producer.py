@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.datatypes import Dtype, from_numpy
-from tensor_pool.errors import ClosedError, FrameTooLargeError, MalformedMessageError
-from tensor_pool.pool.claim import ClaimedSlot
+from tensor_pool.errors import ClosedError, MalformedMessageError
+from tensor_pool.pool.claim import ClaimObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import Buffer
 
-    from tensor_pool import _native
+    from tensor_pool.datatypes import Dtype
     from tensor_pool.pool.metadata import MetadataSource
     from tensor_pool.pool.sessions.producer import ProducerSession
     from tensor_pool.pool.stats import ProducerStats
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 _SLICE_S: Final = 0.02
-_PROGRESS_UNITS: Final = {False: 0, True: 0, "rows": 1, "columns": 2}
-
-ProgressUnit = Literal[False, True, "rows", "columns"]
 
 
-class Producer(Closing):
+class Producer(_native.FrameSender, Closing):
     """Publishes the frames of one stream, as the only one who may. Made by `Pool.producer`.
 
-    It never waits for consumers. May be used by several threads, one frame at a time.
+    It never waits for consumers. May be used by several threads, one frame at a time. What runs for every
+    frame, `publish` and `claim`, is native; here is what they ask for when there is more to do.
 
     Example:
         >>> import numpy as np, tensor_pool as tp
@@ -45,145 +43,47 @@ class Producer(Closing):
         (0, 2)
     """
 
-    def __init__(
-        self,
-        session: ProducerSession,
-        *,
-        flush: Callable[[NDArray[Any]], object] | None,
-        on_close: Callable[[Producer], object],
-    ) -> None:
+    def __new__(cls, session: ProducerSession, **_options: object) -> Self:
+        """See `__init__`; the native part needs only what it shares with the session."""
+        return super().__new__(cls, session.outlet, realtime=session.options.realtime)
+
+    def __init__(self, session: ProducerSession, *, on_close: Callable[[Producer], object]) -> None:
         self._session = session
-        self._flush = flush
         self._on_close = on_close
         self._closed = False
 
-    # --- publishing ---------------------------------------------------------------------------------
+    # --- what the native part asks for --------------------------------------------------------------
 
-    def publish(
-        self,
-        array: Buffer | NDArray[Any],
-        *,
-        dtype: DTypeLike | Dtype | None = None,
-        timestamp_ns: int | None = None,
-        trace_id: int | None = None,
-        progress: bool = False,
-    ) -> int:
-        """Copies an array into the stream and returns its sequence number.
+    def _meta_version(self) -> int:
+        return self._session.meta_version
 
-        Args:
-            array: Anything with a buffer: NumPy arrays, bytes, memoryviews. Copied before the call returns.
-            dtype: What the elements are, where the buffer doesn't tell, as with bytes.
-            timestamp_ns: When it was taken; now when left out.
-            trace_id: Travels with the frame's descriptor.
-            progress: Tell consumers also when the copy begins and ends, for those who wait for that.
+    def _on_closed_writer(self, writer: _native.RingWriter) -> None:
+        self._check_open()
+        self._session.forget(writer)
 
-        Raises:
-            FrameTooLargeError: Larger than every pool of the stream. Counted, nothing is written.
-            LeaseLostError: There is no lease, and none came in time.
-            ClosedError: The producer was closed.
-        """
-        session = self._session
-        if timestamp_ns is None and session.stamps_realtime:
-            timestamp_ns = time.time_ns()
-        if progress:
-            return self._publish_with_progress(array, dtype, timestamp_ns, trace_id)
-        while True:
-            writer = session.writer or self._wait_for_writer()
-            quiet = bool(session.private_sinks)
-            try:
-                # By position: keywords to native functions cost a fifth of a microsecond each.
-                seq = writer.publish(
-                    array,
-                    None if dtype is None else _wire_dtype(dtype),
-                    timestamp_ns,
-                    session.meta_version,
-                    trace_id,
-                    not quiet,
-                )
-            except ClosedError:
-                self._check_open()
-                session.forget(writer)
-                continue
-            except FrameTooLargeError:
-                session.too_large += 1
-                raise
-            session.published_s = time.monotonic()
-            session.bytes_published += _nbytes(array)
-            if quiet:
-                session.tell_privately(writer, seq, timestamp_ns, trace_id)
-            return seq
+    def _on_published(
+        self, writer: _native.RingWriter, seq: int, timestamp_ns: int, trace_id: int | None
+    ) -> None:
+        self._session.tell_privately(writer, seq, timestamp_ns, trace_id)
 
-    def claim(
-        self,
-        shape: Sequence[int],
-        dtype: DTypeLike | Dtype,
-        *,
-        order: Literal["C", "F"] = "C",
-        timestamp_ns: int | None = None,
-        trace_id: int | None = None,
-        progress: ProgressUnit = False,
-    ) -> ClaimedSlot:
-        """The next slot, to be filled in place: no copy at all.
-
-        Args:
-            shape: The frame's shape.
-            dtype: The frame's element type.
-            order: Memory order of its array.
-            timestamp_ns: When it was taken; now when left out.
-            trace_id: Travels with the frame's descriptor.
-            progress: Let consumers follow while it is filled (`ClaimedSlot.progress`): in rows, in columns,
-                or in bytes (True).
-
-        Raises:
-            FrameTooLargeError: Larger than every pool of the stream.
-            ClaimError: Another claim is still open.
-            LeaseLostError: There is no lease, and none came in time.
-        """
-        session = self._session
-        if timestamp_ns is None and session.stamps_realtime:
-            timestamp_ns = time.time_ns()
-        while True:
-            writer = session.writer or self._wait_for_writer()
-            try:
-                claim = writer.claim(
-                    shape,
-                    _wire_dtype(dtype),
-                    order,
-                    None,  # the next sequence number
-                    timestamp_ns,
-                    session.meta_version,
-                    trace_id,
-                    _PROGRESS_UNITS[progress],
-                )
-            except ClosedError:
-                self._check_open()
-                session.forget(writer)
-                continue
-            except FrameTooLargeError:
-                session.too_large += 1
-                raise
-            reporter = session.progress_reporter(writer, claim) if progress is not False else None
-            return ClaimedSlot(
-                claim,
-                writer,
-                session,
-                timestamp_ns=timestamp_ns,
-                trace_id=trace_id,
-                progress=reporter,
-                flush=self._flush,
-            )
+    def _observer(
+        self, writer: _native.RingWriter, progress: object, timestamp_ns: int, trace_id: int | None
+    ) -> ClaimObserver:
+        return ClaimObserver(
+            self._session, writer, progress=progress, timestamp_ns=timestamp_ns, trace_id=trace_id
+        )
 
     def _publish_with_progress(
         self,
         array: Buffer | NDArray[Any],
         dtype: DTypeLike | Dtype | None,
-        timestamp_ns: int | None,
+        timestamp_ns: int,
         trace_id: int | None,
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 
         values = np.asarray(array)
-        kind = from_numpy(values.dtype) if dtype is None else _wire_dtype(dtype)
+        kind = values.dtype if dtype is None else dtype
         slot = self.claim(values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True)
         with slot:
             slot.array[...] = values
@@ -269,7 +169,7 @@ class Producer(Closing):
         """
         if not self._closed:
             session = self._session
-            left_s = session.published_s + linger_s - time.monotonic()
+            left_s = session.outlet.published_ns / 1e9 + linger_s - time.monotonic()
             if left_s > 0 and session.has_consumers:
                 time.sleep(left_s)
             self._closed = True
@@ -298,12 +198,3 @@ class Producer(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._closed else "attached" if self._session.writer else "without lease"
         return f"<Producer of stream {self._session.wish.label}, {state}>"
-
-
-def _wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
-    return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
-
-
-def _nbytes(array: Any) -> int:
-    nbytes = getattr(array, "nbytes", None)  # NumPy's, without the detour of a memoryview
-    return int(nbytes) if nbytes is not None else memoryview(array).nbytes

@@ -1,20 +1,42 @@
-"""Waking up event loops: one file descriptor a consumer, whatever rings come and go behind it."""
+"""Waking up: how consumers wait, and one file descriptor each for event loops, whatever rings come and go."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tensor_pool.pool.sessions.consumer import ConsumerSession
 
-__all__ = ["Bells", "WakeUp"]
+__all__ = ["WAKING", "Bells", "WakeUp", "Waking"]
+
+
+class Waking(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer waits for frames."""
+
+    spin_s: float = 0.0
+    """Look without pause for so long after each frame before falling asleep: with 20 ms a consumer does not
+    sleep between frames from 50 Hz upwards."""
+    anticipation: float = 0.0
+    """The largest part of a core that goes into being awake when the next frame of a steady stream is due."""
+
+
+WAKING: Final[Mapping[str, Waking]] = {
+    "latency": Waking(spin_s=0.02),
+    "balanced": Waking(anticipation=0.1),
+    "eco": Waking(),
+}
+"""By `client.wake_profile`."""
 
 
 class Bells(Closing):
@@ -53,8 +75,7 @@ class WakeUp(Closing):
         self._watched: _native.BellFd | None = None
         self._lock = threading.Lock()
         self._closed = False
-        session.on_reader = self._watch
-        self._watch(session.reader)
+        session.watch_readers(self._watch)
 
     def clear(self) -> None:
         """Forgets what has rung so far; look for frames *after* this."""

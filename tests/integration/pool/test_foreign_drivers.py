@@ -132,7 +132,7 @@ def test_after_the_end_of_a_lease_nothing_is_used(
     wait_until(lambda: out.epoch is None, what="the producer let go")
     assert out.stats.lease_losses == 1
     del held
-    assert mapped_regions(os.getpid(), bare_host) == mapped_before
+    wait_until(lambda: mapped_regions(os.getpid(), bare_host) == mapped_before, what="all is unmapped")
 
 
 @pytest.mark.req("DRV-4.9-11")
@@ -172,7 +172,7 @@ def test_after_a_shutdown_nothing_is_used(bare_host: Cluster, driver: ForeignDri
     assert not held.still_valid()
     assert inp.poll() is None
     del held
-    assert mapped_regions(os.getpid(), bare_host) == mapped_before
+    wait_until(lambda: mapped_regions(os.getpid(), bare_host) == mapped_before, what="all is unmapped")
 
 
 def _changed(announce: ShmPoolAnnounce, **changes: object) -> ShmPoolAnnounce:

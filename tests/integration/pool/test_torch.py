@@ -86,4 +86,4 @@ def test_a_copy_on_the_gpu_is_right_and_checked(frames, torch):
     with pytest.raises(tp.FrameOverwrittenError):
         frame.torch(device="cuda")
     out.close()  # the ring is unmapped, and forgotten by CUDA before
-    wait_until(lambda: inp.session.ledger.registration is None)
+    wait_until(lambda: inp.session.inlet.registration is None)

@@ -40,9 +40,9 @@ def test_frames_come_in_order_and_gaps_are_counted(make_ring, mode):
     assert (reader.poll(), reader.gaps, reader.next_seq) == (None, 0, 5)
     for n in range(20):
         writer.publish(bytes([n]))
-    taken = [reader.poll().seq for _ in range(7)]
-    assert taken == [18, 19, 20, 21, 22, 23, 24]
-    assert (reader.poll(), reader.gaps, reader.drops) == (None, 13, {})
+    taken = [reader.poll().seq for _ in range(5)]
+    assert taken == [20, 21, 22, 23, 24]
+    assert (reader.poll(), reader.gaps, reader.drops) == (None, 15, {})
 
 
 @pytest.mark.parametrize("mode", ["map", "copy"])
@@ -143,7 +143,7 @@ def test_looking_for_a_frame_takes_and_counts_nothing(make_ring, mode):
     while reader.has_next():
         assert reader.poll() is not None
         found += 1
-    assert (found, reader.poll()) == (4, None)
+    assert (found, reader.poll()) == (3, None)
     writer.ring()
     assert not reader.has_next()
     assert not reader.wait(0.01), "a ring for nothing ends one look, not every wait"

@@ -26,8 +26,7 @@ MS = 1_000_000
 
 
 def frame(seq: int, *, epoch: int = 5, timestamp_ns: int = 0, nbytes: int = 100) -> Any:
-    native = SimpleNamespace(epoch=epoch, seq=seq, timestamp_ns=timestamp_ns, nbytes=nbytes)
-    return SimpleNamespace(native=native, seq=seq)
+    return SimpleNamespace(epoch=epoch, seq=seq, timestamp_ns=timestamp_ns, nbytes=nbytes)
 
 
 class FakeConsumer:

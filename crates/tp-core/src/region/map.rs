@@ -126,9 +126,9 @@ impl Mapping {
     /// # Safety
     /// `to` must be valid for writes of `len` bytes and private to the caller.
     #[inline]
-    pub unsafe fn copy_out(&self, offset: u64, to: *mut u8, len: usize) {
+    pub unsafe fn copy_out(&self, offset: u64, to: *mut u8, len: usize, locality: Locality) {
         // SAFETY: the source is mapped (checked), the target is the caller's.
-        unsafe { racy_copy(to, self.at(offset, len), len, Locality::for_read(len)) }
+        unsafe { racy_copy(to, self.at(offset, len), len, locality) }
     }
 
     /// Copies `len` bytes from `from` into shared memory at `offset`.

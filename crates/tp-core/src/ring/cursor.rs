@@ -144,9 +144,14 @@ impl Cursor {
         }
         let mut searches_left = SEARCHES;
         for _ in 0..source.nslots() + SPARE_ROUNDS {
-            // Before looking, so that a frame committed after the look changes the word (decision M18).
-            self.bell = source.bell();
-            let commit = match source.look(self.next) {
+            let mut commit = source.look(self.next);
+            if !commit.is_ok_and(|commit| commit.holds(self.next)) {
+                // The doorbell, which the writer changes with every frame, is looked at only now, and then the slot
+                // once more: a frame that is committed after this second look changes the word (decision M18).
+                self.bell = source.bell();
+                commit = source.look(self.next);
+            }
+            let commit = match commit {
                 Ok(commit) => commit,
                 Err(reason) => {
                     drops.count(reason);
@@ -207,9 +212,9 @@ impl Cursor {
         }
     }
 
-    /// A frame that will be there for a while: the oldest quarter of the ring is left to the writer.
+    /// A frame that will be there for a while: the older half of the ring is left to the writer.
     fn likely_to_stay<S: Source>(&self, source: &S) -> Option<u64> {
-        source.newest().map(|newest| newest.saturating_sub(source.nslots() * 3 / 4))
+        source.newest().map(|newest| newest.saturating_sub(source.nslots() / 2))
     }
 
     /// The writer has lapped us. False when nothing is committed further ahead.

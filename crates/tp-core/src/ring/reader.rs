@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Geometry;
 use super::geometry::{RingAddress, RingFiles};
+use crate::copy::Locality;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::layout::slot_offset;
@@ -12,6 +13,9 @@ use crate::seqlock::{self, Commit};
 use crate::slot::{self, FrameRecord, slot_index};
 use crate::sync::AtomicU64;
 use crate::tensor::ProgressUnit;
+
+/// Between two looks at a frame that is being copied.
+const COPY_BLOCK_BYTES: usize = 256 << 10;
 
 /// A ring, mapped read-only. Cheap to share: borrowed frames keep it alive.
 #[derive(Debug)]
@@ -171,16 +175,25 @@ impl Borrowed {
     /// Copies the first bytes of the payload; true when they are the frame's. What arrives otherwise is garbage.
     #[inline]
     pub fn copy_to(&self, out: &mut [u8]) -> bool {
-        self.copy_bytes(out);
-        self.still_valid()
+        self.copy_bytes(out) && self.still_valid()
     }
 
-    fn copy_bytes(&self, out: &mut [u8]) {
+    /// Copies as long as the frame is valid, looking now and then: the rest of one that is lost is not worth the time.
+    /// True when all was copied; only a look afterwards tells whether it was the frame's.
+    fn copy_bytes(&self, out: &mut [u8]) -> bool {
         let len = out.len().min(self.record.header.values_len_bytes as usize);
-        if let Some(pool) = self.record.pool {
-            // SAFETY: `out` is a private slice of at least `len` bytes.
-            unsafe { self.ring.pools[pool].copy_out(self.record.payload_offset, out.as_mut_ptr(), len) }
+        let Some(pool) = self.record.pool else { return true };
+        let locality = Locality::for_read(len);
+        for (number, block) in out[..len].chunks_mut(COPY_BLOCK_BYTES).enumerate() {
+            let offset = number * COPY_BLOCK_BYTES;
+            if offset > 0 && self.ring.peek(self.record.seq).seq() != self.record.seq {
+                return false;
+            }
+            let from = self.record.payload_offset + offset as u64;
+            // SAFETY: a block is private and as long as it says.
+            unsafe { self.ring.pools[pool].copy_out(from, block.as_mut_ptr(), block.len(), locality) }
         }
+        true
     }
 }
 
@@ -206,7 +219,6 @@ impl PrefixRead {
     /// Copies the usable bytes; true when the slot still belonged to the frame afterwards.
     pub fn copy_to(&self, out: &mut [u8]) -> bool {
         let len = out.len().min(self.usable_bytes as usize);
-        self.frame.copy_bytes(&mut out[..len]);
-        self.commit().seq() == self.record().seq
+        self.frame.copy_bytes(&mut out[..len]) && self.commit().seq() == self.record().seq
     }
 }

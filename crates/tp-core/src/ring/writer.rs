@@ -20,7 +20,7 @@ use crate::sync::AtomicU64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ClaimError {
     /// Longer than the largest pool's stride: dropped, never waited for [WIRE-9-4].
-    #[error("{bytes} bytes don't fit the largest payload slot of {largest} bytes")]
+    #[error("a frame of {bytes} bytes, and the largest that fits has {largest}")]
     TooLarge {
         /// Length of the payload.
         bytes: u64,

@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The payload of frame `seq`.
 fn content(seq: u64) -> [u8; 16] {
-    (u128::from(seq) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_le_bytes()
+    u128::from(seq).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_le_bytes()
 }
 
 fn header() -> FrameHeader {

@@ -165,6 +165,16 @@ impl DescriptorLog {
         Ok(found.map(FrameDescriptor::from))
     }
 
+    /// What was said of a frame; nothing once the log is closed.
+    pub fn find_unless_closed(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        seq: u64,
+    ) -> PyResult<Option<FrameDescriptor>> {
+        if self.closed() { Ok(None) } else { self.look(py, |log| log.find(epoch, seq)) }
+    }
+
     fn counts(&self, py: Python<'_>) -> PyResult<DescriptorCounts> {
         self.check(py)?;
         Ok(lock(&self.log).counts())

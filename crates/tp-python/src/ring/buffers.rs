@@ -11,7 +11,7 @@ use tp_core::layout::MAX_DIMS;
 use tp_core::ring::{Claim, RingWriter};
 use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 
-use super::{gather, numpy};
+use super::{arrays, gather};
 use crate::border::buffer_of;
 use crate::errors;
 
@@ -103,7 +103,7 @@ impl Incoming {
                 let what = format!(
                     "dtype {} ({}) has {need} bytes an element, the array {item_bytes}",
                     given as i16,
-                    numpy::dtype_name(given)
+                    arrays::dtype_name(given)
                 );
                 return Err(refuse(what, Some("dtype says what the elements mean and keeps their size")));
             }
@@ -160,6 +160,7 @@ impl Incoming {
 /// What a buffer export points to. Lives as long as the object that exports it.
 #[derive(Debug)]
 pub struct View {
+    dtype: Dtype,
     format: &'static CStr,
     item_bytes: isize,
     ndim: usize,
@@ -174,6 +175,7 @@ impl View {
     pub fn of(tensor: &Tensor) -> Self {
         let ndim = tensor.shape().len();
         Self {
+            dtype: tensor.dtype,
             format: format_of(tensor.dtype),
             item_bytes: tensor.dtype.element_bytes() as isize,
             ndim,
@@ -182,6 +184,21 @@ impl View {
             order: tensor.order,
             contiguous: tensor.is_contiguous(),
         }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// The shape, with room for all dimensions that there may be.
+    pub fn dims(&self) -> &[isize; MAX_DIMS] {
+        &self.shape
+    }
+
+    /// The strides, likewise.
+    pub fn steps(&self) -> &[isize; MAX_DIMS] {
+        &self.strides
     }
 
     /// Shape.

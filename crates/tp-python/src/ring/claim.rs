@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::PyTuple;
 use tp_aeron::OwnerProcess;
 use tp_core::layout::payload_offset;
 use tp_core::region::Mapping;
 use tp_core::slot::FrameHeader;
 
+use super::arrays;
 use super::buffers::View;
 use super::check_owner;
-use super::numpy;
-use super::writer::{Announcement, SharedPublisher};
+use super::writer::{FrameArguments, SharedPublisher};
 use crate::border::lock;
 use crate::errors;
 
@@ -27,19 +27,27 @@ pub struct Claim {
     owner: OwnerProcess,
     claim: tp_core::ring::Claim,
     header: FrameHeader,
-    trace_id: Option<u64>,
+    frame: FrameArguments,
     view: View,
     /// Keeps the payload mapped, also after the writer is closed.
     payload: Payload,
     finished: AtomicBool,
-    /// The array that was handed out last: made read-only once the slot is no longer ours.
-    array: Mutex<Option<Py<PyWeakrefReference>>>,
+    /// The array that was handed out: made read-only once the slot is no longer ours.
+    array: Mutex<Option<Py<PyAny>>>,
+    /// Somebody in Python who follows what becomes of it, and rings the bell in our stead.
+    observer: Option<Py<PyAny>>,
 }
 
 struct Payload {
     pool: Arc<Mapping>,
     offset: u64,
     len: usize,
+}
+
+/// Keeps a pool mapped for an array. Not the claim itself: that keeps the array, and they would keep each other.
+#[pyclass(frozen, module = "tensor_pool._native")]
+struct PoolMemory {
+    _pool: Arc<Mapping>,
 }
 
 impl Payload {
@@ -54,7 +62,7 @@ impl Claim {
         owner: OwnerProcess,
         claim: tp_core::ring::Claim,
         header: FrameHeader,
-        trace_id: Option<u64>,
+        frame: FrameArguments,
         pool: Arc<Mapping>,
     ) -> Self {
         let payload = Payload {
@@ -64,7 +72,18 @@ impl Claim {
         };
         let view = View::of(&header.tensor);
         let (finished, array) = (AtomicBool::new(false), Mutex::default());
-        Self { publisher, owner, claim, header, trace_id, view, payload, finished, array }
+        Self { publisher, owner, claim, header, frame, view, payload, finished, array, observer: None }
+    }
+
+    /// Has an object in Python told of what happens to the claim; it must not keep the claim.
+    pub(crate) fn observed_by(mut self, observer: Option<Py<PyAny>>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Who is told of what happens to it.
+    pub(crate) fn observer<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.observer.as_ref().map(|observer| observer.bind(py).clone())
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -82,14 +101,29 @@ impl Claim {
     }
 
     /// From here on the slot belongs to the readers, or to the next frame.
-    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+    fn finish(&self, py: Python<'_>) {
         self.finished.store(true, Ordering::Release);
-        let handed_out = lock(py, &self.array).take();
-        if let Some(array) = handed_out.and_then(|weak| weak.bind(py).upgrade()) {
-            let options = PyDict::new(py);
-            options.set_item(intern!(py, "write"), false)?;
-            array.call_method(intern!(py, "setflags"), (), Some(&options))?;
+        if let Some(array) = lock(py, &self.array).take() {
+            arrays::make_read_only(array.bind(py));
         }
+    }
+
+    fn committed(&self, py: Python<'_>, ring: bool) -> PyResult<u64> {
+        self.check(py)?;
+        let frame = FrameArguments { ring, ..self.frame };
+        self.publisher.with(py, |publisher| {
+            publisher.ring.commit(&self.claim, &self.header)?;
+            publisher.announce(self.claim.seq, self.claim.values_len_bytes, frame);
+            Ok(())
+        })?;
+        self.finish(py);
+        Ok(self.claim.seq)
+    }
+
+    fn aborted(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        self.publisher.with(py, |publisher| publisher.abort(&self.claim))?;
+        self.finish(py);
         Ok(())
     }
 }
@@ -114,17 +148,17 @@ impl Claim {
     /// The payload as a writable array. Don't keep it: once committed, the memory is everybody's.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        // Asked here too: NumPy makes something else of an object whose buffer it can't have.
-        slf.get().check_writable(py)?;
-        // The same object while anybody holds it, so that all of them become read-only together.
-        let handed_out = lock(py, &slf.get().array).as_ref().map(|weak| weak.clone_ref(py));
-        if let Some(array) = handed_out.and_then(|weak| weak.bind(py).upgrade()) {
+        let (py, this) = (slf.py(), slf.get());
+        this.check_writable(py)?;
+        // The same object each time, so that nobody has another one when it becomes read-only.
+        let handed_out = lock(py, &this.array).as_ref().map(|array| array.bind(py).clone());
+        if let Some(array) = handed_out {
             return Ok(array);
         }
-        let array = numpy::view(slf.as_any())?;
-        let weak = PyWeakrefReference::new(&array)?.unbind();
-        let replaced = lock(py, &slf.get().array).replace(weak);
+        let memory = Bound::new(py, PoolMemory { _pool: Arc::clone(&this.payload.pool) })?.into_any();
+        // SAFETY: the payload is as long as the tensor, and mapped for writing as long as `memory` lives.
+        let array = unsafe { arrays::view(memory, &this.view, this.payload.address(), true)? };
+        let replaced = lock(py, &this.array).replace(array.clone().unbind());
         drop(replaced);
         Ok(array)
     }
@@ -137,23 +171,43 @@ impl Claim {
 
     /// Publishes the frame; its sequence number.
     #[pyo3(signature = (*, ring = true))]
-    fn commit(&self, py: Python<'_>, ring: bool) -> PyResult<u64> {
-        self.check(py)?;
-        self.publisher.with(py, |publisher| {
-            publisher.ring.commit(&self.claim, &self.header)?;
-            let what = Announcement { meta_version: self.header.meta_version, trace_id: self.trace_id, ring };
-            publisher.announce(self.claim.seq, what);
-            Ok(())
-        })?;
-        self.finish(py)?;
-        Ok(self.claim.seq)
+    fn commit(slf: &Bound<'_, Self>, ring: bool) -> PyResult<u64> {
+        let (py, this) = (slf.py(), slf.get());
+        let Some(observer) = &this.observer else { return this.committed(py, ring) };
+        observer.call_method1(py, intern!(py, "before_commit"), (slf,))?;
+        let seq = this.committed(py, false)?;
+        observer.call_method1(py, intern!(py, "after_commit"), (slf,))?;
+        Ok(seq)
     }
 
     /// Gives the slot up; its sequence number is skipped.
-    fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.check(py)?;
-        self.publisher.with(py, |publisher| publisher.ring.abort(&self.claim))?;
-        self.finish(py)
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        this.aborted(py)?;
+        if let Some(observer) = &this.observer {
+            observer.call_method1(py, intern!(py, "after_abort"), (slf,))?;
+        }
+        Ok(())
+    }
+
+    /// Tells consumers how much of the frame is there.
+    #[pyo3(signature = (*, rows = None, columns = None, bytes_filled = None))]
+    fn progress(
+        slf: &Bound<'_, Self>,
+        rows: Option<i64>,
+        columns: Option<i64>,
+        bytes_filled: Option<i64>,
+    ) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        match &this.observer {
+            Some(observer) => observer
+                .call_method1(py, intern!(py, "progress"), (slf, rows, columns, bytes_filled))
+                .map(drop),
+            None => {
+                let hint = "claim it with progress=\"rows\", \"columns\" or True";
+                Err(errors::CLAIM.new_err(py, "this slot reports no progress", Some(hint)))
+            }
+        }
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -162,11 +216,11 @@ impl Claim {
 
     /// Commits, or aborts when the block raised. Does nothing when either was done already.
     #[pyo3(signature = (kind, *_rest))]
-    fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
-        match (self.finished(), kind.is_none()) {
+    fn __exit__(slf: &Bound<'_, Self>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
+        match (slf.get().finished(), kind.is_none()) {
             (true, _) => Ok(()),
-            (false, true) => self.commit(py, true).map(drop),
-            (false, false) => self.abort(py),
+            (false, true) => Self::commit(slf, true).map(drop),
+            (false, false) => Self::abort(slf),
         }
     }
 
@@ -189,6 +243,7 @@ impl Drop for Claim {
         // A claim that was forgotten must not block the ones behind it.
         if !self.finished.load(Ordering::Acquire) && self.owner.is_current() {
             self.publisher.abort(&self.claim);
+            Python::attach(|py| self.finish(py));
         }
     }
 }

@@ -1,22 +1,23 @@
 //! A frame in Python's hands.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use tp_aeron::OwnerProcess;
-use tp_core::drops::{DropCounters, DropReason};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use tp_core::drops::DropReason;
 use tp_core::ring::AnyFrame;
 use tp_core::slot::FrameRecord;
 use tp_core::tensor::MajorOrder;
 
 use super::buffers::{Target, View};
-use super::check_owner;
+use super::messages::FrameDescriptor;
+use super::reader::RingReader;
 use super::writer::RELEASE_GIL_BYTES;
-use super::{dlpack, numpy};
+use super::{arrays, dlpack};
 use crate::border::released;
 use crate::errors;
 
@@ -25,31 +26,44 @@ use crate::errors;
 pub struct Frame {
     frame: AnyFrame,
     view: View,
-    owner: OwnerProcess,
-    stream_id: u32,
-    epoch: u64,
-    /// Of the reader that found it, so that a frame overwritten while in use is counted there.
-    drops: Arc<DropCounters>,
-    /// Set by that reader when the ring must not be believed, or touched, any more.
-    revoked: Arc<AtomicBool>,
+    /// What it was read with.
+    reader: Py<RingReader>,
+    /// Is it known whether it was whole after its use (decision M17)?
+    judged: AtomicBool,
+    info: OnceLock<Py<PyAny>>,
 }
 
 impl Frame {
-    pub(crate) fn new(
-        frame: AnyFrame,
-        owner: OwnerProcess,
-        stream_id: u32,
-        epoch: u64,
-        drops: Arc<DropCounters>,
-        revoked: Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(frame: AnyFrame, reader: Py<RingReader>) -> Self {
         let view = View::of(&frame.record().header.tensor);
-        Self { frame, view, owner, stream_id, epoch, drops, revoked }
+        Self { frame, view, reader, judged: AtomicBool::new(false), info: OnceLock::new() }
+    }
+
+    /// What it was read with.
+    pub(super) fn ring(&self) -> &RingReader {
+        self.reader.get()
+    }
+
+    /// The first judgement counts.
+    fn judge(&self, valid: bool) -> bool {
+        if !self.judged.swap(true, Ordering::Relaxed) {
+            let received = self.reader.get().received();
+            let counter = if valid { &received.validated } else { &received.overwritten };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        valid
+    }
+
+    /// What became of a frame whose ring was given up can't be known any more.
+    pub(super) fn judge_unless_closed(&self, py: Python<'_>) {
+        if !self.judged.load(Ordering::Relaxed) && !self.reader.get().closed(py) {
+            self.judge(self.is_valid());
+        }
     }
 
     /// Does the frame lie in a ring that must not be looked at any more? A private copy never does.
     fn is_revoked(&self) -> bool {
-        self.borrowed() && self.revoked.load(Ordering::Acquire)
+        self.borrowed() && self.reader.get().is_revoked()
     }
 
     /// Whether what was computed from the frame counts.
@@ -74,7 +88,7 @@ impl Frame {
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        check_owner(py, self.owner, "frame")
+        self.reader.get().check_for(py, "frame")
     }
 
     fn len(&self) -> usize {
@@ -95,7 +109,7 @@ impl Frame {
         let copy = || self.frame.copy_to(target.bytes(len));
         let whole = if len >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         if !whole {
-            self.drops.count(DropReason::ChangedWhileReading);
+            self.reader.get().count_drop(DropReason::ChangedWhileReading);
         }
         whole && !self.is_revoked()
     }
@@ -121,16 +135,16 @@ impl Frame {
 impl Frame {
     #[getter]
     fn stream_id(&self) -> u32 {
-        self.stream_id
+        self.reader.get().identity().0
     }
 
     #[getter]
     fn epoch(&self) -> u64 {
-        self.epoch
+        self.reader.get().identity().1
     }
 
     #[getter]
-    fn seq(&self) -> u64 {
+    pub(super) fn seq(&self) -> u64 {
         self.record().seq
     }
 
@@ -147,7 +161,7 @@ impl Frame {
     /// NumPy's name of the element type.
     #[getter]
     fn dtype(&self) -> &'static str {
-        numpy::dtype_name(self.record().header.tensor.dtype)
+        arrays::dtype_name(self.record().header.tensor.dtype)
     }
 
     /// The element type as the wire numbers it.
@@ -188,24 +202,25 @@ impl Frame {
     /// Is the payload still the frame's? Ask after using it.
     fn still_valid(&self, py: Python<'_>) -> PyResult<bool> {
         self.check(py)?;
-        Ok(self.is_valid())
+        Ok(self.judge(self.is_valid()))
     }
 
     /// A read-only array over the payload, without a copy.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // Asked here too: NumPy makes something else of an object whose buffer it can't have.
-        slf.get().check_readable(slf.py())?;
-        numpy::view(slf.as_any())
+        let this = slf.get();
+        this.check_readable(slf.py())?;
+        // SAFETY: the payload is as long as the tensor, and mapped as long as the frame lives.
+        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), false) }
     }
 
     /// A private array with the frame's values.
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check_readable(py)?;
         let header = &self.record().header;
-        let empty = numpy::empty_like(py, &header.tensor, &self.view)?;
+        let empty = arrays::empty_like(py, &header.tensor, &self.view)?;
         let target = Target::new(&empty.memory, self.extent())?;
-        if self.copy_checked(py, &target) { Ok(empty.array) } else { Err(self.overwritten(py)) }
+        if self.judge(self.copy_checked(py, &target)) { Ok(empty.array) } else { Err(self.overwritten(py)) }
     }
 
     /// Copies as much of the payload as fits into a writable, contiguous buffer, which must have room for all elements;
@@ -213,7 +228,7 @@ impl Frame {
     fn copy_into(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check(py)?;
         let target = Target::new(out, self.extent())?;
-        Ok(self.copy_checked(py, &target))
+        Ok(self.judge(self.copy_checked(py, &target)))
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -227,7 +242,7 @@ impl Frame {
             return Ok(());
         }
         if !self.is_revoked() {
-            self.drops.count(DropReason::ChangedWhileReading);
+            self.reader.get().count_drop(DropReason::ChangedWhileReading);
         }
         if kind.is_none() { Err(self.overwritten(py)) } else { Ok(()) }
     }
@@ -265,11 +280,72 @@ impl Frame {
         dlpack::DEVICE
     }
 
+    /// NumPy asks this before it asks for the buffer, and takes errors for what they are.
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrays::converted(Self::array(slf)?, dtype, copy)
+    }
+
+    /// The frame as a PyTorch tensor.
+    #[pyo3(signature = (device = None, *, copy = true))]
+    fn torch<'py>(
+        slf: &Bound<'py, Self>,
+        device: Option<Bound<'py, PyAny>>,
+        copy: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let options = PyDict::new(py);
+        options.set_item("device", device)?;
+        options.set_item("copy", copy)?;
+        py.import("tensor_pool.interop.torch")?.getattr("from_frame")?.call((slf,), Some(&options))
+    }
+
+    /// What is known of the frame besides its values.
+    #[getter]
+    fn info<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        static DESCRIBE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let (py, this) = (slf.py(), slf.get());
+        if let Some(info) = this.info.get() {
+            return Ok(info.bind(py).clone());
+        }
+        let info = DESCRIBE.import(py, "tensor_pool.pool.frame", "describe")?.call1((slf,))?;
+        Ok(this.info.get_or_init(|| info.unbind()).bind(py).clone())
+    }
+
+    /// What its descriptor said, if that was received.
+    #[getter]
+    fn descriptor(&self, py: Python<'_>) -> PyResult<Option<FrameDescriptor>> {
+        let reader = self.reader.get();
+        match reader.received().descriptors(py) {
+            Some(log) => log.get().find_unless_closed(py, reader.identity().1, self.seq()),
+            None => Ok(None),
+        }
+    }
+
+    #[getter]
+    fn reader(&self, py: Python<'_>) -> Py<RingReader> {
+        self.reader.clone_ref(py)
+    }
+
+    #[getter]
+    fn get_registration<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.reader.get().received().registration(py)
+    }
+
+    #[setter]
+    fn set_registration(&self, py: Python<'_>, registration: Option<Py<PyAny>>) {
+        self.reader.get().received().set_registration(py, registration);
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "<Frame {} of stream {}: {} {:?}>",
             self.record().seq,
-            self.stream_id,
+            self.stream_id(),
             self.dtype(),
             self.view.shape()
         )

@@ -1,14 +1,17 @@
 //! Rings for Python: thin classes over `tp-core`.
 
 mod address;
+mod arrays;
 mod buffers;
 mod claim;
 mod dlpack;
 mod frame;
 mod gather;
+mod inlet;
 mod keeper;
 mod messages;
-mod numpy;
+mod outlet;
+
 mod prefix;
 mod reader;
 mod watcher;
@@ -22,8 +25,10 @@ use crate::errors;
 pub use address::{RingAddress, create_ring};
 pub use claim::Claim;
 pub use frame::Frame;
+pub use inlet::{FrameReceiver, Inlet};
 pub use keeper::RingKeeper;
 pub use messages::{FrameDescriptor, FrameProgress};
+pub use outlet::{FrameSender, Outlet};
 pub use prefix::FramePrefix;
 pub use reader::{RingReader, wait_any};
 pub use watcher::{BellFd, BellWatcher};

@@ -1,18 +1,16 @@
 //! The first part of a frame that its producer is still writing.
 
 use std::ffi::c_int;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use tp_aeron::OwnerProcess;
 use tp_core::ring::{AlignedBytes, PrefixRead};
 use tp_core::slot::FrameRecord;
 
+use super::arrays;
 use super::buffers::View;
-use super::{check_owner, numpy};
+use super::reader::RingReader;
 
 /// A private copy of what there is of a frame. Not a `Frame`: the rest may never come (decision M5).
 #[pyclass(frozen, module = "tensor_pool._native")]
@@ -20,24 +18,22 @@ pub struct FramePrefix {
     prefix: PrefixRead,
     bytes: AlignedBytes,
     view: View,
-    owner: OwnerProcess,
-    /// Set by the reader that found it, when its ring must not be looked at any more.
-    revoked: Arc<AtomicBool>,
+    /// What it was read with.
+    reader: Py<RingReader>,
 }
 
 impl FramePrefix {
-    pub(crate) fn new(
-        prefix: PrefixRead,
-        bytes: AlignedBytes,
-        owner: OwnerProcess,
-        revoked: Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(prefix: PrefixRead, bytes: AlignedBytes, reader: Py<RingReader>) -> Self {
         let view = View::of(&prefix.record().header.tensor);
-        Self { prefix, bytes, view, owner, revoked }
+        Self { prefix, bytes, view, reader }
     }
 
     fn record(&self) -> &FrameRecord {
         self.prefix.record()
+    }
+
+    fn data(&self) -> *mut u8 {
+        self.bytes.as_ref().as_ptr().cast_mut()
     }
 }
 
@@ -63,7 +59,7 @@ impl FramePrefix {
     /// NumPy's name of the element type.
     #[getter]
     fn dtype(&self) -> &'static str {
-        numpy::dtype_name(self.record().header.tensor.dtype)
+        arrays::dtype_name(self.record().header.tensor.dtype)
     }
 
     #[getter]
@@ -80,13 +76,15 @@ impl FramePrefix {
     /// A read-only array of the whole shape.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::view(slf.as_any())
+        let this = slf.get();
+        // SAFETY: the bytes are a tensor of this shape, and this object's.
+        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), false) }
     }
 
     /// What became of the frame: `"in_progress"`, `"committed"` or `"gone"`.
     fn state(&self, py: Python<'_>) -> PyResult<&'static str> {
-        check_owner(py, self.owner, "frame prefix")?;
-        if self.revoked.load(Ordering::Acquire) {
+        self.reader.get().check_for(py, "frame prefix")?;
+        if self.reader.get().is_revoked() {
             return Ok("gone");
         }
         let commit = self.prefix.commit();
@@ -99,9 +97,8 @@ impl FramePrefix {
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
-        let data = this.bytes.as_ref().as_ptr().cast_mut();
         // SAFETY: the view comes from the interpreter; bytes and shape live as long as this object.
-        unsafe { this.view.export(view, flags, data, true, slf.clone().into_any()) }
+        unsafe { this.view.export(view, flags, this.data(), true, slf.clone().into_any()) }
     }
 
     fn __repr__(&self) -> String {

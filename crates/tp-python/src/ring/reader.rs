@@ -11,12 +11,13 @@ use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::Mapping;
-use tp_core::ring::{AlignedBytes, AnyFrame, AnyReader, Cursor, Polled, ReadMode, Source};
+use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Polled, ReadMode, Source};
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
+use super::inlet::{Inlet, Received};
 use super::prefix::FramePrefix;
-use super::{check_owner, numpy};
+use super::{arrays, check_owner};
 use crate::border::{lock, released, sleep_in_slices};
 use crate::errors;
 
@@ -34,8 +35,9 @@ pub struct RingReader {
     /// None once closed.
     state: Mutex<Option<State>>,
     drops: Arc<DropCounters>,
-    /// Set when the ring must not be believed any more; shared with the frames that were taken from it.
-    revoked: Arc<AtomicBool>,
+    /// Set when the ring must not be believed any more: asked by the frames that were taken from it.
+    revoked: AtomicBool,
+    received: Arc<Received>,
     owner: OwnerProcess,
     address: RingAddress,
     mode: ReadMode,
@@ -79,23 +81,49 @@ impl RingReader {
         self.with(py, |state| (state.source.clone(), state.cursor.bell(), state.cursor.next_seq()))
     }
 
-    fn frame(&self, frame: AnyFrame) -> Frame {
+    /// Fails in a forked child.
+    pub(super) fn check_for(&self, py: Python<'_>, what: &'static str) -> PyResult<()> {
+        check_owner(py, self.owner, what)
+    }
+
+    /// Must its ring not be looked at any more?
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Counts a frame that could not be taken.
+    pub(super) fn count_drop(&self, reason: DropReason) {
+        self.drops.count(reason);
+    }
+
+    /// What became of its frames.
+    pub(super) fn received(&self) -> &Received {
+        &self.received
+    }
+
+    /// Stream and epoch.
+    pub(super) fn identity(&self) -> (u32, u64) {
         let geometry = &self.address.0.geometry;
-        let (drops, revoked) = (Arc::clone(&self.drops), Arc::clone(&self.revoked));
-        Frame::new(frame, self.owner, geometry.stream_id, geometry.epoch, drops, revoked)
+        (geometry.stream_id, geometry.epoch)
+    }
+
+    /// Look further ahead at the next poll, also if nobody rang: not every producer does.
+    pub(super) fn search_again(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| state.cursor.search_again())
     }
 }
 
 #[pymethods]
 impl RingReader {
     #[new]
-    #[pyo3(signature = (address, *, base_dirs, mode = "map", relaxed_stride = false))]
+    #[pyo3(signature = (address, *, base_dirs, mode = "map", relaxed_stride = false, inlet = None))]
     fn new(
         py: Python<'_>,
         address: &RingAddress,
         base_dirs: BaseDirPaths,
         mode: &str,
         relaxed_stride: bool,
+        inlet: Option<&Inlet>,
     ) -> PyResult<Self> {
         let mode = match mode {
             "map" => ReadMode::Map,
@@ -104,13 +132,14 @@ impl RingReader {
                 return Err(PyValueError::new_err(format!("mode {other:?} is neither \"map\" nor \"copy\"")));
             }
         };
-        numpy::load(py)?;
+        arrays::load(py)?;
         let open = || AnyReader::open(&address.0, &base_dirs.open()?, mode, relaxed_stride);
         let source = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         Ok(Self {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
             drops: Arc::default(),
-            revoked: Arc::default(),
+            revoked: AtomicBool::new(false),
+            received: inlet.map(Inlet::received).unwrap_or_default(),
             owner: OwnerProcess::current(),
             address: address.clone(),
             mode,
@@ -118,13 +147,13 @@ impl RingReader {
     }
 
     /// The next frame, or `None` when there is none yet.
-    fn poll(&self, py: Python<'_>) -> PyResult<Option<Frame>> {
-        let drops = &*self.drops;
-        let polled = self.with_released(py, |state| state.cursor.poll(&state.source, drops))?;
-        Ok(match polled {
-            Polled::Frame(frame) => Some(self.frame(frame)),
-            Polled::Idle => None,
-        })
+    pub(super) fn poll<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Frame>>> {
+        let (py, this) = (slf.py(), slf.get());
+        let drops = &*this.drops;
+        match this.with_released(py, |state| state.cursor.poll(&state.source, drops))? {
+            Polled::Frame(frame) => Bound::new(py, Frame::new(frame, slf.clone().unbind())).map(Some),
+            Polled::Idle => Ok(None),
+        }
     }
 
     /// Would `poll` find a frame now?
@@ -133,11 +162,12 @@ impl RingReader {
     }
 
     /// Frame `seq`, or `None` (and a count in `drops`) when it can't be taken. The cursor stays where it is.
-    fn read(&self, py: Python<'_>, seq: u64) -> PyResult<Option<Frame>> {
-        match self.with_released(py, |state| state.source.take(seq))? {
-            Ok(frame) => Ok(Some(self.frame(frame))),
+    fn read<'py>(slf: &Bound<'py, Self>, seq: u64) -> PyResult<Option<Bound<'py, Frame>>> {
+        let (py, this) = (slf.py(), slf.get());
+        match this.with_released(py, |state| state.source.take(seq))? {
+            Ok(frame) => Bound::new(py, Frame::new(frame, slf.clone().unbind())).map(Some),
             Err(reason) => {
-                self.drops.count(reason);
+                this.drops.count(reason);
                 Ok(None)
             }
         }
@@ -146,8 +176,9 @@ impl RingReader {
     /// What is there of frame `seq`, of which the producer has reported `filled_bytes`.
     ///
     /// `None` when there is nothing to be had, also for readers in copy mode.
-    fn read_prefix(&self, py: Python<'_>, seq: u64, filled_bytes: u64) -> PyResult<Option<FramePrefix>> {
-        let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(None) };
+    fn read_prefix(slf: &Bound<'_, Self>, seq: u64, filled_bytes: u64) -> PyResult<Option<FramePrefix>> {
+        let (py, this) = (slf.py(), slf.get());
+        let AnyReader::Mapped(ring) = this.source(py)? else { return Ok(None) };
         let copied = released(py, || {
             let prefix = ring.read_prefix(seq, filled_bytes)?;
             let mut bytes = AlignedBytes::new(prefix.record().header.values_len_bytes as usize);
@@ -155,11 +186,9 @@ impl RingReader {
             if whole { Ok((prefix, bytes)) } else { Err(DropReason::ChangedWhileReading) }
         });
         match copied {
-            Ok((prefix, bytes)) => {
-                Ok(Some(FramePrefix::new(prefix, bytes, self.owner, Arc::clone(&self.revoked))))
-            }
+            Ok((prefix, bytes)) => Ok(Some(FramePrefix::new(prefix, bytes, slf.clone().unbind()))),
             Err(reason) => {
-                self.drops.count(reason);
+                this.drops.count(reason);
                 Ok(None)
             }
         }
@@ -179,12 +208,12 @@ impl RingReader {
     }
 
     /// Goes to frame `seq`.
-    fn seek(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
+    pub(super) fn seek(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
         self.with(py, |state| state.cursor.seek(seq))
     }
 
     /// The highest committed sequence number in the ring.
-    fn newest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+    pub(super) fn newest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         self.with_released(py, |state| Source::newest(&state.source))
     }
 
@@ -195,7 +224,7 @@ impl RingReader {
 
     /// Sequence number that `poll` looks for.
     #[getter]
-    fn next_seq(&self, py: Python<'_>) -> PyResult<u64> {
+    pub(super) fn next_seq(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |state| state.cursor.next_seq())
     }
 
@@ -242,7 +271,7 @@ impl RingReader {
     }
 
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
+    pub(super) fn closed(&self, py: Python<'_>) -> bool {
         !self.owner.is_current() || lock(py, &self.state).is_none()
     }
 

@@ -1,5 +1,6 @@
 //! The writer of a ring.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyTypeError;
@@ -17,7 +18,8 @@ use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
 use super::address::{BaseDirPaths, RingAddress};
 use super::buffers::Incoming;
 use super::claim::Claim;
-use super::{check_owner, numpy};
+use super::outlet::{Outlet, PublishCounts};
+use super::{arrays, check_owner};
 use crate::aeron::AeronPublication;
 use crate::border::{lock, released};
 use crate::errors;
@@ -28,9 +30,11 @@ pub const RELEASE_GIL_BYTES: usize = 32 << 10;
 /// The kernel counts the sleepers that it wakes with a sign.
 const MOST_SLEEPERS: u32 = i32::MAX as u32;
 
-/// What a descriptor says beyond the frame's identity.
+/// What goes with a frame besides its tensor.
 #[derive(Clone, Copy)]
-pub struct Announcement {
+pub struct FrameArguments {
+    /// When it was taken.
+    pub timestamp_ns: u64,
     /// Version of the metadata.
     pub meta_version: u32,
     /// Trace of the frame.
@@ -45,22 +49,16 @@ pub struct Publisher {
     pub ring: tp_core::ring::RingWriter,
     descriptors: Option<ExclusivePublication>,
     stamp_descriptors: bool,
-    counts: DescriptorCounts,
-}
-
-/// How descriptors ended.
-#[derive(Clone, Copy, Default)]
-struct DescriptorCounts {
-    sent: u64,
-    /// Nobody subscribes: the frame is in the ring all the same (decision M13).
-    skipped: u64,
-    /// Subscribers do not keep up, or the publication is gone.
-    dropped: u64,
+    counts: Arc<PublishCounts>,
 }
 
 impl Publisher {
     /// Tells the world of a committed frame: the descriptor first, then the bell (decision M18).
-    pub fn announce(&mut self, seq: u64, what: Announcement) {
+    pub fn announce(&mut self, seq: u64, bytes: u32, frame: FrameArguments) {
+        let counts = &self.counts;
+        count(&counts.frames, 1);
+        count(&counts.bytes, bytes.into());
+        counts.published_ns.store(monotonic_ns(), Relaxed);
         if let Some(descriptors) = &self.descriptors {
             let geometry = self.ring.geometry();
             let descriptor = FrameDescriptor {
@@ -68,20 +66,33 @@ impl Publisher {
                 epoch: geometry.epoch,
                 seq,
                 timestamp_ns: self.stamp_descriptors.then(monotonic_ns),
-                meta_version: Some(what.meta_version),
-                trace_id: what.trace_id,
+                meta_version: Some(frame.meta_version),
+                trace_id: frame.trace_id,
             };
-            match descriptors.offer(&descriptor.encode()) {
-                Ok(_) => self.counts.sent += 1,
-                Err(OfferError::NotConnected) => self.counts.skipped += 1,
+            let ended = match descriptors.offer(&descriptor.encode()) {
+                Ok(_) => &counts.descriptors_sent,
+                Err(OfferError::NotConnected) => &counts.descriptors_skipped,
                 // A producer never waits for consumers, and the ring is the truth: count and go on.
-                Err(_) => self.counts.dropped += 1,
-            }
+                Err(_) => &counts.descriptors_dropped,
+            };
+            count(ended, 1);
         }
-        if what.ring {
+        if frame.ring {
             self.ring.ring_all();
         }
     }
+
+    /// Gives a claim up.
+    pub fn abort(&mut self, claim: &tp_core::ring::Claim) -> Result<(), ClaimError> {
+        self.ring.abort(claim)?;
+        count(&self.counts.aborted, 1);
+        Ok(())
+    }
+}
+
+/// There is one writer at a time, and it holds the publisher: no need for an addition that others could disturb.
+fn count(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 /// The publisher, shared with the claims it handed out. None once closed.
@@ -121,7 +132,7 @@ impl SharedPublisher {
     pub fn abort(&self, claim: &tp_core::ring::Claim) {
         let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(publisher) = guard.as_mut() {
-            let _ = publisher.ring.abort(claim);
+            let _ = publisher.abort(claim);
         }
     }
 }
@@ -139,37 +150,113 @@ pub struct RingWriter {
     owner: OwnerProcess,
     address: RingAddress,
     max_payload_bytes: u32,
+    counts: Arc<PublishCounts>,
 }
 
 impl RingWriter {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         check_owner(py, self.owner, "ring writer")
     }
+
+    /// Before anything is copied or claimed: too large is too large whatever else is wrong.
+    fn check_size(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+        if bytes <= self.max_payload_bytes.into() {
+            return Ok(());
+        }
+        count(&self.counts.too_large, 1);
+        Err(errors::claim(py, &ClaimError::TooLarge { bytes, largest: self.max_payload_bytes }))
+    }
+
+    /// Copies an array into the next slot and tells of it; its sequence number.
+    pub fn publish_frame(
+        &self,
+        array: &Bound<'_, PyAny>,
+        dtype: Option<Dtype>,
+        frame: FrameArguments,
+    ) -> PyResult<u64> {
+        let py = array.py();
+        self.check(py)?;
+        let incoming = Incoming::new(array, dtype)?;
+        let bytes = incoming.len_bytes();
+        self.check_size(py, bytes)?;
+        let header = FrameHeader {
+            tensor: incoming.tensor,
+            values_len_bytes: bytes as u32,
+            timestamp_ns: frame.timestamp_ns,
+            meta_version: frame.meta_version,
+        };
+        let large = bytes as usize >= RELEASE_GIL_BYTES;
+        let packed = if large { released(py, || incoming.pack()) } else { incoming.pack() };
+        let publish = |publisher: &mut Publisher| {
+            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| {
+                incoming.copy_into(ring, claim, packed.as_deref());
+            };
+            let seq = publisher.ring.publish_with(bytes, &header, copy)?;
+            publisher.announce(seq, header.values_len_bytes, frame);
+            Ok(seq)
+        };
+        if large { self.publisher.with_released(py, publish) } else { self.publisher.with(py, publish) }
+    }
+
+    /// Takes the next slot, or that of `seq`.
+    #[expect(clippy::too_many_arguments, reason = "a tensor, where it goes, and what goes with it")]
+    pub fn claim_slot(
+        &self,
+        py: Python<'_>,
+        shape: &[i32],
+        dtype: Dtype,
+        order: MajorOrder,
+        seq: Option<u64>,
+        progress_unit: u8,
+        frame: FrameArguments,
+    ) -> PyResult<Claim> {
+        self.check(py)?;
+        let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(py, what, None);
+        let unit = ProgressUnit::from_wire(progress_unit)
+            .ok_or_else(|| refuse(format!("{progress_unit} is not a progress unit")))?;
+        let tensor = Tensor::new(dtype, order, unit, shape, &[])
+            .map_err(|reason| errors::layout(py, reason, &format!("shape {shape:?}")))?;
+        let bytes = tensor.extent_bytes();
+        self.check_size(py, bytes)?;
+        let (claim, pool) = self.publisher.with(py, |publisher| {
+            let claim = publisher.ring.claim(bytes, seq)?;
+            Ok((claim, publisher.ring.pool(&claim)))
+        })?;
+        let header = FrameHeader {
+            tensor,
+            values_len_bytes: claim.values_len_bytes,
+            timestamp_ns: frame.timestamp_ns,
+            meta_version: frame.meta_version,
+        };
+        Ok(Claim::new(self.publisher.clone(), self.owner, claim, header, frame, pool))
+    }
 }
 
 #[pymethods]
 impl RingWriter {
     #[new]
-    #[pyo3(signature = (address, *, base_dirs, descriptors = None, stamp_descriptors = false))]
+    #[pyo3(signature = (address, *, base_dirs, descriptors = None, stamp_descriptors = false, outlet = None))]
     fn new(
         py: Python<'_>,
         address: &RingAddress,
         base_dirs: BaseDirPaths,
         descriptors: Option<&Bound<'_, PyAny>>,
         stamp_descriptors: bool,
+        outlet: Option<&Outlet>,
     ) -> PyResult<Self> {
-        numpy::load(py)?;
+        arrays::load(py)?;
         let descriptors = descriptors.map(publication).transpose()?;
         let open = || tp_core::ring::RingWriter::open(&address.0, &base_dirs.open()?);
         let ring = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         let max_payload_bytes = ring.max_payload_bytes();
-        let publisher =
-            Publisher { ring, descriptors, stamp_descriptors, counts: DescriptorCounts::default() };
+        let counts = outlet.map(Outlet::counts).unwrap_or_default();
+        let publisher = Publisher { ring, descriptors, stamp_descriptors, counts: Arc::clone(&counts) };
         Ok(Self {
             publisher: SharedPublisher(Arc::new(Mutex::new(Some(publisher)))),
             owner: OwnerProcess::current(),
             address: address.clone(),
             max_payload_bytes,
+            counts,
         })
     }
 
@@ -184,39 +271,17 @@ impl RingWriter {
         trace_id: Option<u64>,
         ring: bool,
     ) -> PyResult<u64> {
-        let py = array.py();
-        self.check(py)?;
-        let incoming = Incoming::new(array, dtype.map(|number| parse_dtype(py, number)).transpose()?)?;
-        let bytes = incoming.len_bytes();
-        // Before anything is copied or claimed: too large is too large whatever else is wrong.
-        if bytes > self.max_payload_bytes.into() {
-            return Err(errors::claim(py, &ClaimError::TooLarge { bytes, largest: self.max_payload_bytes }));
-        }
-        let header = FrameHeader {
-            tensor: incoming.tensor,
-            values_len_bytes: bytes as u32,
-            timestamp_ns: timestamp_ns.unwrap_or_else(monotonic_ns),
-            meta_version,
-        };
-        let large = bytes as usize >= RELEASE_GIL_BYTES;
-        let packed = if large { released(py, || incoming.pack()) } else { incoming.pack() };
-        let publish = |publisher: &mut Publisher| {
-            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| {
-                incoming.copy_into(ring, claim, packed.as_deref());
-            };
-            let seq = publisher.ring.publish_with(bytes, &header, copy)?;
-            publisher.announce(seq, Announcement { meta_version, trace_id, ring });
-            Ok(seq)
-        };
-        if large { self.publisher.with_released(py, publish) } else { self.publisher.with(py, publish) }
+        let dtype = dtype.map(|number| parse_dtype(array.py(), number)).transpose()?;
+        let timestamp_ns = timestamp_ns.unwrap_or_else(monotonic_ns);
+        self.publish_frame(array, dtype, FrameArguments { timestamp_ns, meta_version, trace_id, ring })
     }
 
     /// Takes the next slot for a tensor that is written in place.
     #[pyo3(signature = (shape, dtype, order = "C", seq = None, timestamp_ns = None, meta_version = 0, trace_id = None, progress_unit = 0))]
     #[expect(clippy::too_many_arguments, reason = "most have defaults in Python")]
     fn claim(
-        slf: &Bound<'_, Self>,
-        shape: Vec<i64>,
+        &self,
+        shape: &Bound<'_, PyAny>,
         dtype: i16,
         order: &str,
         seq: Option<u64>,
@@ -225,35 +290,11 @@ impl RingWriter {
         trace_id: Option<u64>,
         progress_unit: u8,
     ) -> PyResult<Claim> {
-        let (py, this) = (slf.py(), slf.get());
-        this.check(py)?;
-        let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(py, what, None);
-        let order = match order {
-            "C" => MajorOrder::Row,
-            "F" => MajorOrder::Column,
-            other => return Err(refuse(format!("order {other:?} is neither \"C\" nor \"F\""))),
-        };
-        let unit = ProgressUnit::from_wire(progress_unit)
-            .ok_or_else(|| refuse(format!("{progress_unit} is not a progress unit")))?;
-        if shape.len() > MAX_DIMS {
-            return Err(refuse(format!("{} dimensions; at most {MAX_DIMS} fit", shape.len())));
-        }
-        let dims: Result<Vec<i32>, _> = shape.iter().map(|dim| i32::try_from(*dim)).collect();
-        let dims = dims.map_err(|_| refuse(format!("shape {shape:?} does not fit 31 bits")))?;
-        let tensor = Tensor::new(parse_dtype(py, dtype)?, order, unit, &dims, &[])
-            .map_err(|reason| errors::layout(py, reason, &format!("shape {shape:?}")))?;
-        let bytes = tensor.extent_bytes();
-        let (claim, pool) = this.publisher.with(py, |publisher| {
-            let claim = publisher.ring.claim(bytes, seq)?;
-            Ok((claim, publisher.ring.pool(&claim)))
-        })?;
-        let header = FrameHeader {
-            tensor,
-            values_len_bytes: claim.values_len_bytes,
-            timestamp_ns: timestamp_ns.unwrap_or_else(monotonic_ns),
-            meta_version,
-        };
-        Ok(Claim::new(this.publisher.clone(), this.owner, claim, header, trace_id, pool))
+        let py = shape.py();
+        let (dtype, order) = (parse_dtype(py, dtype)?, parse_order(py, order)?);
+        let timestamp_ns = timestamp_ns.unwrap_or_else(monotonic_ns);
+        let frame = FrameArguments { timestamp_ns, meta_version, trace_id, ring: true };
+        self.claim_slot(py, &parse_shape(shape)?, dtype, order, seq, progress_unit, frame)
     }
 
     /// Raises the activity time stamp and wakes up to `wake` sleeping readers (all by default).
@@ -308,10 +349,12 @@ impl RingWriter {
     #[getter]
     fn descriptor_counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
         self.check(py)?;
-        self.publisher.with(py, |publisher| {
-            let DescriptorCounts { sent, skipped, dropped } = publisher.counts;
-            Ok((sent, skipped, dropped))
-        })
+        let PublishCounts { descriptors_sent, descriptors_skipped, descriptors_dropped, .. } = &*self.counts;
+        Ok((
+            descriptors_sent.load(Relaxed),
+            descriptors_skipped.load(Relaxed),
+            descriptors_dropped.load(Relaxed),
+        ))
     }
 
     #[getter]
@@ -362,8 +405,36 @@ fn publication(given: &Bound<'_, PyAny>) -> PyResult<ExclusivePublication> {
     Ok(native.get().handle())
 }
 
-fn parse_dtype(py: Python<'_>, number: i16) -> PyResult<Dtype> {
+/// An element type by its number on the wire.
+pub fn parse_dtype(py: Python<'_>, number: i16) -> PyResult<Dtype> {
     let unknown =
         || errors::TENSOR_LAYOUT.new_err(py, format!("{number} is not the number of a dtype"), None);
     Dtype::from_wire(number).ok_or_else(unknown)
+}
+
+/// A memory order by NumPy's letter.
+pub fn parse_order(py: Python<'_>, order: &str) -> PyResult<MajorOrder> {
+    match order {
+        "C" => Ok(MajorOrder::Row),
+        "F" => Ok(MajorOrder::Column),
+        other => Err(errors::TENSOR_LAYOUT.new_err(
+            py,
+            format!("order {other:?} is neither \"C\" nor \"F\""),
+            None,
+        )),
+    }
+}
+
+/// A shape: a sequence of numbers, or one number for one dimension.
+pub fn parse_shape(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
+    let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(shape.py(), what, None);
+    let dims: Vec<i64> = match shape.extract() {
+        Ok(dims) => dims,
+        Err(failure) => vec![shape.extract().map_err(|_| failure)?],
+    };
+    if dims.len() > MAX_DIMS {
+        return Err(refuse(format!("{} dimensions; at most {MAX_DIMS} fit", dims.len())));
+    }
+    let narrow: Result<Vec<i32>, _> = dims.iter().map(|dim| i32::try_from(*dim)).collect();
+    narrow.map_err(|_| refuse(format!("shape {dims:?} does not fit 31 bits")))
 }

@@ -114,12 +114,11 @@ def _consume(pool: Pool) -> None:
             frame = inp.poll(timeout=0.1)
             now_ns = time.monotonic_ns()
             if frame is not None:
-                native = frame.native
-                delays.record(now_ns - native.timestamp_ns)
+                delays.record(now_ns - frame.timestamp_ns)
                 frames += 1
                 if first_seq < 0:
-                    first_seq, first_ns = native.seq, now_ns
-                last_seq, last_ns = native.seq, now_ns
+                    first_seq, first_ns = frame.seq, now_ns
+                last_seq, last_ns = frame.seq, now_ns
             if now_ns - told_ns >= _SECOND_NS:
                 told_ns = now_ns
                 _say(_report("progress", delays, frames, (now_ns - first_ns) / 1e9 if frames else 0.0))

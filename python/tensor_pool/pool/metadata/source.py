@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,6 +95,8 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
         limits: MetadataLimits | None = None,
     ) -> None:
         self.stream_id = stream_id
+        self.on_change: Callable[[], None] | None = None
+        """Called after something was written, by whoever wrote it."""
         self.superseded = 0
         """Versions that were never sent, because too many came between two sends."""
         self._name = _checked_text("name", name)
@@ -138,7 +140,8 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
         with self._lock:
             attributes = dict(self._attributes)
             del attributes[key]
-            self._attributes, self._dirty = attributes, True
+            self._attributes = attributes
+            self._mark_changed()
 
     def update(self, other: Any = (), /, **values: MetadataValue) -> None:
         """Several changes as one, in one version; none of them if one is refused."""
@@ -148,8 +151,9 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
         """Forgets everything but what says which clock it is."""
         with self._lock:
             kept = {key: value for key, value in self._attributes.items() if key in _OURS}
-            self._dirty |= len(kept) != len(self._attributes)
-            self._attributes = kept
+            if len(kept) != len(self._attributes):
+                self._attributes = kept
+                self._mark_changed()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
@@ -220,7 +224,7 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
             if abs(offset_ns - self._offset_ns) > _MAX_DRIFT_NS:
                 self._offset_ns = offset_ns
                 self._attributes = self._attributes | {CLOCK_OFFSET: to_attribute(CLOCK_OFFSET, offset_ns)}
-                self._dirty = True
+                self._mark_changed()
 
     def _change(self, values: Mapping[str, MetadataValue]) -> None:
         for key in values:
@@ -232,7 +236,13 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
             self._check_size(attributes)
             if attributes != self._attributes:
                 # Replaced, never changed in place: other threads may be reading the old one.
-                self._attributes, self._dirty = attributes, True
+                self._attributes = attributes
+                self._mark_changed()
+
+    def _mark_changed(self) -> None:
+        self._dirty = True
+        if self.on_change is not None:
+            self.on_change()
 
     def _seal(self) -> None:
         """Makes what was written so far a version, with the lock held."""

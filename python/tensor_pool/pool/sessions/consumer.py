@@ -12,7 +12,6 @@ import msgspec
 from tensor_pool import _native
 from tensor_pool.errors import NoStreamError, RegionError, TensorPoolError
 from tensor_pool.pool.blobs import BlobAssembly
-from tensor_pool.pool.frame import FrameLedger
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.pacing import RateGate
@@ -87,24 +86,19 @@ class ConsumerSession(StreamSession):
     def __init__(self, context: SessionContext, wish: StreamWish, options: ConsumerOptions) -> None:
         super().__init__(context, wish, None if options.attach else context.attachment(wish, Unattached))
         self.options = options
-        self.ledger = FrameLedger()
+        self.inlet = _native.Inlet()
+        """What user threads take frames from."""
         self.blobs: dict[int, Blob] = {}
         """The newest blob of each type."""
         self._assembly = BlobAssembly()
         self.metadata = MetadataView(0)  # the stream's id is known when the driver has answered
-        self.reader: _native.RingReader | None = None
-        """The ring in use; user threads read it and must bear that it is closed any time."""
         self.changed = threading.Condition()
         """Notified whenever `reader` changes or there is progress."""
-        self.on_reader: Callable[[_native.RingReader | None], None] | None = None
-        """Told of every other ring, for whoever watches the doorbell."""
+        self._on_reader: Callable[[_native.RingReader | None], None] | None = None
         self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
         """Thins frames out while the producer does not do it for us."""
         self.streams = ConsumerStreams(context, options)
         self.progress: collections.deque[TrackedFrame] = collections.deque(maxlen=_MOST_PROGRESS)
-        self.resyncs = 0
-        self.skipped = 0
-        self.last_seq: int | None = None
         self.dead: BaseException | None = None
         self.refusal: TensorPoolError | None = None
         """Why there will be no frames, as long as the stream's authority does not change its mind."""
@@ -120,6 +114,25 @@ class ConsumerSession(StreamSession):
         interval_ns = context.section.hello_interval_ns
         self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
         self._qos_timer = Periodic(period_ns=interval_ns, start_ns=now_ns + interval_ns)
+
+        self._guide()
+
+    @property
+    def reader(self) -> _native.RingReader | None:
+        """The ring in use; whoever has it must bear that it is closed any time."""
+        return self.inlet.reader
+
+    def watch_readers(self, on_reader: Callable[[_native.RingReader | None], None]) -> None:
+        """Tells of this ring and of every other one, for whoever watches the doorbell."""
+        self._on_reader = on_reader
+        self._guide()
+        on_reader(self.reader)
+
+    def _guide(self) -> None:
+        """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
+        private = self.streams.private
+        self.inlet.guided = private is not None or self.gate is not None or self._on_reader is not None
+        self.inlet.descriptors = self.streams.log if private is None else private.log
 
     @property
     def consumer_id(self) -> int:
@@ -146,6 +159,7 @@ class ConsumerSession(StreamSession):
             self._mapping.on_lost(reason)
         self._replace_reader(None)
         self.streams.close()
+        self._guide()
 
     def on_client_lost(self, error: BaseException) -> None:
         """See `StreamSession.on_client_lost`."""
@@ -168,6 +182,7 @@ class ConsumerSession(StreamSession):
                 base_dirs=self.base_dirs,
                 mode="copy" if self.options.copy_mode else "map",
                 relaxed_stride=self.options.relaxed_stride,
+                inlet=self.inlet,
             )
             pid, activity_ns = reader.liveness()
         except RegionError as e:
@@ -183,6 +198,7 @@ class ConsumerSession(StreamSession):
             self.gate.restart()
         self._tracker.set_epoch(address.epoch)
         self.streams.on_mapped(address)
+        self._guide()
         self._replace_reader(reader)
 
     def _first_seq(self, reader: _native.RingReader) -> int:
@@ -200,19 +216,25 @@ class ConsumerSession(StreamSession):
         return max(self.options.start, oldest or 0)
 
     def _replace_reader(self, reader: _native.RingReader | None) -> None:
-        old, self.reader = self.reader, reader
+        old, self.inlet.reader = self.inlet.reader, reader
         if old is not None:
             self._position = (old.address.epoch, old.next_seq)
             self._count_unread(old)
             self._gaps += old.gaps
             self._late += old.late
             self._drops.update(old.drops)
-            self.ledger.forget_ring()
+            self._forget_registration()
             old.revoke()
         if old is not reader:
             self._tell_users()
-            if self.on_reader is not None:
-                self.on_reader(reader)
+            if self._on_reader is not None:
+                self._on_reader(reader)
+
+    def _forget_registration(self) -> None:
+        """The ring is about to be unmapped: devices must not know it any more."""
+        registration, self.inlet.registration = self.inlet.registration, None
+        if registration is not None:
+            registration.close()
 
     def _count_unread(self, ring: _native.RingReader) -> None:
         """Frames that are there, but not for us any more: their epoch or our lease is over [DRV-4.9-9]."""
@@ -296,6 +318,7 @@ class ConsumerSession(StreamSession):
             self._act(action, now_ns)
         self.refusal = None if config.use_shm else _no_shared_memory(self.wish, config.payload_fallback_uri)
         self.streams.on_config(config)
+        self._guide()
 
     def _act(self, action: MappingAction | None, now_ns: int) -> None:
         match action:
@@ -362,7 +385,7 @@ class ConsumerSession(StreamSession):
     def drops_gap(self) -> int:
         """Frames that were neither described nor found [WIRE-10.4.1-2]."""
         reader = self.reader
-        return self._gaps + self.skipped + (0 if reader is None else reader.gaps)
+        return self._gaps + self.inlet.skipped + (0 if reader is None else reader.gaps)
 
     @property
     def drops_late(self) -> int:
@@ -372,25 +395,25 @@ class ConsumerSession(StreamSession):
 
     def stats(self) -> ConsumerStats:
         """What happened so far."""
-        reader, mapping = self.reader, self._mapping
+        reader, mapping, inlet = self.reader, self._mapping, self.inlet
         reasons = self._drops + collections.Counter({} if reader is None else reader.drops)
         return ConsumerStats(
-            delivered=self.ledger.delivered,
-            validated=self.ledger.validated,
-            overwritten=self.ledger.overwritten,
+            delivered=inlet.delivered,
+            validated=inlet.validated,
+            overwritten=inlet.overwritten,
             drops_gap=self.drops_gap,
             drops_late=self.drops_late,
             drops_by_reason=dict(reasons),
             thinned=0 if self.gate is None else self.gate.refused,
-            resyncs=self.resyncs,
+            resyncs=inlet.resyncs,
             descriptors_received=self.streams.descriptors_received,
-            descriptors_missed=self.streams.descriptors_missed(self.ledger.delivered),
+            descriptors_missed=self.streams.descriptors_missed(inlet.delivered),
             announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
             remaps=0 if mapping is None else mapping.remaps,
             reconnects=self.reconnects,
             state="unmapped" if mapping is None else mapping.state.name.lower(),
             epoch=None if mapping is None else mapping.epoch,
-            last_seq=self.last_seq,
+            last_seq=inlet.last_seq,
         )
 
 

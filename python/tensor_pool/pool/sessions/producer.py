@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tensor_pool import _native, wire
+from tensor_pool.errors import ClosedError
 from tensor_pool.pool.consumer_desk import ConsumerDesk
 from tensor_pool.pool.metadata import MetadataSource
 from tensor_pool.pool.progress.throttle import ProgressPolicy, ProgressThrottle
@@ -25,6 +27,10 @@ from tensor_pool.transport import AeronPublication
 from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer, Role, ShmLeaseRevoked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
     from tensor_pool.pool.sessions.lease import Lease, StreamWish
     from tensor_pool.pool.sessions.session import SessionContext
     from tensor_pool.transport import Header
@@ -44,6 +50,7 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the stream is called, where the wish has only an id."""
     attach: bool = True
     metadata: dict[str, Any] = {}
+    flush: Callable[[NDArray[Any]], object] | None = None
     realtime: bool = False
     lock_memory: bool = False
     stamp_descriptors: bool = False
@@ -61,9 +68,8 @@ class ProducerSession(StreamSession):
     def __init__(self, context: SessionContext, wish: StreamWish, options: ProducerOptions) -> None:
         super().__init__(context, wish, None if options.attach else context.own_stream(wish))
         self.options = options
-        self.stamps_realtime = options.realtime
-        self.writer: _native.RingWriter | None = None
-        """The ring to write to; user threads read it and must bear that it is closed any time."""
+        self.outlet = _native.Outlet()
+        """What user threads publish through."""
         clock = context.agent.clock
         now_ns = clock.monotonic_ns()
         self.metadata = MetadataSource(
@@ -76,22 +82,24 @@ class ProducerSession(StreamSession):
             clock_domain=ClockDomain.REALTIME_SYNCED if options.realtime else ClockDomain.MONOTONIC,
         )
         self.blobs = BlobShelf(0)
-        self.bytes_published = 0
-        self.published_s = 0.0
-        """When the last frame was published, as `time.monotonic` tells."""
-        self.too_large = 0
         self.dead: BaseException | None = None
         self.private_sinks: PrivateSinks | None = None
         """Descriptor streams of single consumers; None when there is none, which costs publishing nothing."""
-        self._aborted = 0
-        self._frames = 0
-        self._descriptors = (0, 0, 0)
         self._progress = ProgressThrottle(0)
         self._desk: ConsumerDesk | None = None
         self._served_changes = -1
         self._hints_ns = 0
         self._watch: ConsumerWatch | None = None
         self._qos_timer = Periodic(period_ns=context.section.hello_interval_ns, start_ns=now_ns)
+
+        self.metadata.on_change = self.outlet.on_metadata_change
+        self.outlet.on_metadata_change()
+        self._serve_with(None)
+
+    @property
+    def writer(self) -> _native.RingWriter | None:
+        """The ring to write to; whoever has it must bear that it is closed any time."""
+        return self.outlet.writer
 
     @property
     def has_consumers(self) -> bool:
@@ -114,6 +122,7 @@ class ProducerSession(StreamSession):
             base_dirs=self.base_dirs,
             descriptors=descriptors.native if isinstance(descriptors, AeronPublication) else None,
             stamp_descriptors=self.options.stamp_descriptors,
+            outlet=self.outlet,
         )
         if self.lease_losses:
             # The first time it is done by who asked for the producer, and waits for it anyway.
@@ -131,23 +140,21 @@ class ProducerSession(StreamSession):
         self.metadata.stream_id = lease.stream_id
         self.blobs.bind(lease.stream_id)
         self.metadata.bind(producer_id=lease.client_id, epoch=lease.epoch)
-        self.writer = writer
+        self.outlet.writer = writer
 
     def drop_ring(self, reason: str) -> None:  # noqa: ARG002 - the base class logs it
         """Stops writing: a claim that is open can't be committed any more [DRV-4.7-6]."""
-        writer, self.writer = self.writer, None
+        writer, self.outlet.writer = self.outlet.writer, None
         if writer is not None:
-            self._frames += writer.next_seq
-            self._descriptors = _sum(self._descriptors, writer.descriptor_counts)
             writer.close()
         if self.private_sinks is not None:
             self.private_sinks.close()
-            self.private_sinks = None
+            self._serve_with(None)
 
     def forget(self, writer: _native.RingWriter) -> None:
         """A user thread found the ring closed before this session took it away."""
         if self.writer is writer and writer.closed:
-            self.writer = None
+            self.outlet.writer = None
 
     def on_client_lost(self, error: BaseException) -> None:
         """See `StreamSession.on_client_lost`."""
@@ -191,12 +198,16 @@ class ProducerSession(StreamSession):
         answered = desk.assignments.values() if self.context.answers_hellos else ()
         wanted = [assignment for assignment in answered if assignment.descriptor or assignment.control]
         if wanted and self.private_sinks is None:
-            self.private_sinks = PrivateSinks(self.agent)
+            self._serve_with(PrivateSinks(self.agent))
         if self.private_sinks is not None:
             self.private_sinks.match(wanted)
             if not wanted:
                 self.private_sinks.close()
-                self.private_sinks = None
+                self._serve_with(None)
+
+    def _serve_with(self, sinks: PrivateSinks | None) -> None:
+        self.private_sinks = sinks
+        self.outlet.observed = sinks is not None or self.options.flush is not None
 
     # --- what is due --------------------------------------------------------------------------------------
 
@@ -243,7 +254,7 @@ class ProducerSession(StreamSession):
     # --- for user threads -----------------------------------------------------------------------------------
 
     def tell_privately(
-        self, writer: _native.RingWriter, seq: int, timestamp_ns: int | None, trace_id: int | None
+        self, writer: _native.RingWriter, seq: int, timestamp_ns: int, trace_id: int | None
     ) -> None:
         """Sends the frame's descriptor to consumers with streams of their own, then rings for everybody."""
         sinks, lease = self.private_sinks, self.attachment.lease
@@ -257,12 +268,12 @@ class ProducerSession(StreamSession):
                 meta_version=self.meta_version or None,
                 trace_id=trace_id,
             )
-            sinks.send_descriptor(descriptor.encode(), timestamp_ns or stamp_ns)
-        writer.ring()
+            sinks.send_descriptor(descriptor.encode(), timestamp_ns)
+        with contextlib.suppress(ClosedError):  # the frame was the ring's last
+            writer.ring()
 
     def progress_reporter(self, writer: _native.RingWriter, claim: _native.Claim) -> ProgressReporter:
-        """Tells consumers of a claim's progress; the header is there before the first word of it (M5)."""
-        claim.write_header()
+        """Tells consumers of a claim's progress."""
         return ProgressReporter(self._progress, self._send_progress, claim, epoch=writer.address.epoch)
 
     def _send_progress(self, message: FrameProgress) -> None:
@@ -270,22 +281,17 @@ class ProducerSession(StreamSession):
         if self.private_sinks is not None:
             self.private_sinks.send_progress(wire.encode(message))
 
-    def count_abort(self) -> None:
-        """A claim was given up."""
-        self._aborted += 1
-
     def stats(self) -> ProducerStats:
         """What was published so far."""
-        writer = self.writer
-        counts = self._descriptors if writer is None else _sum(self._descriptors, writer.descriptor_counts)
+        writer, outlet = self.writer, self.outlet
         return ProducerStats(
-            frames=self._frames + (0 if writer is None else writer.next_seq) - self._aborted,
-            bytes=self.bytes_published,
-            too_large=self.too_large,
-            claims_aborted=self._aborted,
-            descriptors_sent=counts[0],
-            descriptors_skipped=counts[1],
-            descriptors_dropped=counts[2],
+            frames=outlet.frames,
+            bytes=outlet.bytes,
+            too_large=outlet.too_large,
+            claims_aborted=outlet.aborted,
+            descriptors_sent=outlet.descriptors_sent,
+            descriptors_skipped=outlet.descriptors_skipped,
+            descriptors_dropped=outlet.descriptors_dropped,
             reconnects=self.reconnects,
             lease_losses=self.lease_losses,
             consumers=0 if self._watch is None else len(self._watch.consumers),
@@ -299,7 +305,3 @@ class ProducerSession(StreamSession):
         if lease is None or writer is None or watch is None:
             return None
         return watch.watermark(epoch=lease.epoch, next_seq=writer.next_seq)
-
-
-def _sum(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]

@@ -42,9 +42,8 @@ class IntervalGauge:
 
     def take(self, frame: Frame, at_ns: int) -> None:
         """See `Gauge`."""
-        native = frame.native
         step = self._steps.next(
-            epoch=native.epoch, seq=native.seq, at_ns=native.timestamp_ns if self._by_timestamp else at_ns
+            epoch=frame.epoch, seq=frame.seq, at_ns=frame.timestamp_ns if self._by_timestamp else at_ns
         )
         self._window.add(step)
         self._total.add(step)
@@ -81,10 +80,9 @@ class BandwidthGauge:
 
     def take(self, frame: Frame, at_ns: int) -> None:
         """See `Gauge`."""
-        native = frame.native
-        step = self._steps.next(epoch=native.epoch, seq=native.seq, at_ns=at_ns)
-        self._window.add(native.nbytes, step)
-        self._total.add(native.nbytes, step)
+        step = self._steps.next(epoch=frame.epoch, seq=frame.seq, at_ns=at_ns)
+        self._window.add(frame.nbytes, step)
+        self._total.add(frame.nbytes, step)
 
     def window(self) -> BandwidthSummary:
         """See `Gauge`."""
@@ -122,7 +120,7 @@ class DelayGauge:
         Raises:
             TensorPoolError: The frame is of the future: its clock is not the one that it seems to be.
         """
-        delay_ns = self._read_ns() - frame.native.timestamp_ns
+        delay_ns = self._read_ns() - frame.timestamp_ns
         if delay_ns < -(_TOLERANCE_NS + self._clock.error_ns):
             raise TensorPoolError(
                 f"frame {frame.seq} of {self._stream} is {-delay_ns / 1e9:.3f} s in the future: "

@@ -1,0 +1,150 @@
+//! The few NumPy functions that the glue calls. Arrays over frames come from NumPy's C interface: asking its Python
+//! functions for them costs as much as all the rest of a frame.
+//!
+//! NumPy is imported when the first reader or writer is made: not with the module, which must stay cheap, and
+//! not with the first frame, which could be overwritten meanwhile.
+
+use std::ffi::c_int;
+
+use numpy::npyffi::{
+    NPY_ARRAY_WRITEABLE, NPY_TYPES, NpyTypes, PY_ARRAY_API, PyArray_Check, PyArrayObject, get_type_object,
+    npy_intp,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use tp_core::tensor::{Dtype, MajorOrder, Tensor};
+
+use super::buffers::View;
+
+fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    Ok(NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?.bind(py))
+}
+
+/// Imports NumPy now.
+pub fn load(py: Python<'_>) -> PyResult<()> {
+    numpy(py).map(drop)
+}
+
+/// NumPy's name of an element type.
+pub const fn dtype_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::U8 | Dtype::Bytes | Dtype::Bit => "uint8",
+        Dtype::I8 => "int8",
+        Dtype::U16 => "uint16",
+        Dtype::I16 => "int16",
+        Dtype::U32 => "uint32",
+        Dtype::I32 => "int32",
+        Dtype::U64 => "uint64",
+        Dtype::I64 => "int64",
+        Dtype::F32 => "float32",
+        Dtype::F64 => "float64",
+        Dtype::Boolean => "bool",
+    }
+}
+
+const fn type_number(dtype: Dtype) -> NPY_TYPES {
+    match dtype {
+        Dtype::U8 | Dtype::Bytes | Dtype::Bit => NPY_TYPES::NPY_UBYTE,
+        Dtype::I8 => NPY_TYPES::NPY_BYTE,
+        Dtype::U16 => NPY_TYPES::NPY_USHORT,
+        Dtype::I16 => NPY_TYPES::NPY_SHORT,
+        Dtype::U32 => NPY_TYPES::NPY_UINT,
+        Dtype::I32 => NPY_TYPES::NPY_INT,
+        // Linux on 64 bits: `long` is what NumPy itself takes for these.
+        Dtype::U64 => NPY_TYPES::NPY_ULONG,
+        Dtype::I64 => NPY_TYPES::NPY_LONG,
+        Dtype::F32 => NPY_TYPES::NPY_FLOAT,
+        Dtype::F64 => NPY_TYPES::NPY_DOUBLE,
+        Dtype::Boolean => NPY_TYPES::NPY_BOOL,
+    }
+}
+
+/// An array over memory that `owner` keeps.
+///
+/// # Safety
+/// `data` is not null, and a tensor with this view can be read there (written, if `writable`) as long as `owner` lives.
+pub unsafe fn view<'py>(
+    owner: Bound<'py, PyAny>,
+    view: &View,
+    data: *mut u8,
+    writable: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = owner.py();
+    let (mut shape, mut strides) = (*view.dims(), *view.steps());
+    let flags = if writable { NPY_ARRAY_WRITEABLE } else { 0 };
+    // SAFETY: NumPy copies shape and strides, takes over the reference to the type, and finds out by itself what
+    // else is true of the memory (contiguous, aligned).
+    let array = unsafe {
+        let kind = PY_ARRAY_API.PyArray_DescrFromType(py, type_number(view.dtype()) as c_int);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            kind,
+            view.shape().len() as c_int,
+            shape.as_mut_ptr().cast::<npy_intp>(),
+            strides.as_mut_ptr().cast::<npy_intp>(),
+            data.cast(),
+            flags,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(py, array)?
+    };
+    // SAFETY: an array that nobody else has yet; the reference to its owner becomes the array's.
+    let failed = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), owner.into_ptr()) };
+    if failed == 0 { Ok(array) } else { Err(PyErr::fetch(py)) }
+}
+
+/// Marks an array read-only.
+pub fn make_read_only(array: &Bound<'_, PyAny>) {
+    // SAFETY: looked at as an array only if it is one; the interpreter's lock is held.
+    unsafe {
+        if PyArray_Check(array.py(), array.as_ptr()) != 0 {
+            (*array.as_ptr().cast::<PyArrayObject>()).fields.flags &= !NPY_ARRAY_WRITEABLE;
+        }
+    }
+}
+
+/// An array as `numpy.array` makes it of another one: of a type, and as a copy or not.
+pub fn converted<'py>(
+    array: Bound<'py, PyAny>,
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let options = PyDict::new(py);
+    options.set_item("dtype", dtype)?;
+    options.set_item("copy", copy)?;
+    numpy(py)?.getattr("array")?.call((array,), Some(&options))
+}
+
+/// A new array that can hold a copy of a tensor's bytes, strides included.
+pub fn empty_like<'py>(py: Python<'py>, tensor: &Tensor, view: &View) -> PyResult<EmptyArray<'py>> {
+    let shape = PyTuple::new(py, view.shape())?;
+    let empty = numpy(py)?.getattr(intern!(py, "empty"))?;
+    if tensor.is_contiguous() {
+        let options = PyDict::new(py);
+        let order = if tensor.order == MajorOrder::Row { "C" } else { "F" };
+        options.set_item(intern!(py, "dtype"), dtype_name(tensor.dtype))?;
+        options.set_item(intern!(py, "order"), order)?;
+        let array = empty.call((shape,), Some(&options))?;
+        return Ok(EmptyArray { memory: array.clone(), array });
+    }
+    // With gaps the copy keeps them: one block of bytes and an array with the same strides over it.
+    let memory = empty.call1((tensor.extent_bytes(), "uint8"))?;
+    let options = PyDict::new(py);
+    options.set_item("buffer", &memory)?;
+    options.set_item("strides", PyTuple::new(py, view.strides())?)?;
+    let array = numpy(py)?.getattr("ndarray")?.call((shape, dtype_name(tensor.dtype)), Some(&options))?;
+    Ok(EmptyArray { memory, array })
+}
+
+/// A new array and the memory behind it.
+pub struct EmptyArray<'py> {
+    /// What to copy into.
+    pub memory: Bound<'py, PyAny>,
+    /// What to hand out.
+    pub array: Bound<'py, PyAny>,
+}

@@ -1,0 +1,334 @@
+//! The part of a consumer that runs for every frame.
+//!
+//! An [`Inlet`] is what the consumer's session (on the agent's thread) and its [`FrameReceiver`] (on the program's) have
+//! in common: which ring is read now, and what was counted. Rings come and go with epochs; the inlet stays.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use tp_core::anticipation::Anticipation;
+use tp_core::doorbell::{self, Doorbell};
+
+use super::frame::Frame;
+use super::reader::RingReader;
+use crate::aeron::DescriptorLog;
+use crate::border::{lock, sleep_in_slices};
+use crate::errors;
+
+/// Every so many frames a receiver asks how far behind it is.
+const LAG_CHECK_FRAMES: u64 = 64;
+/// The longest wait before another look: not every producer rings, and rings are replaced.
+const LONGEST_WAIT_S: f64 = 0.1;
+/// No frame has this number.
+const NO_SEQ: u64 = u64::MAX;
+
+/// What became of frames, over all rings; and what frames know beyond their ring.
+pub struct Received {
+    pub(super) delivered: AtomicU64,
+    pub(super) validated: AtomicU64,
+    pub(super) overwritten: AtomicU64,
+    skipped: AtomicU64,
+    resyncs: AtomicU64,
+    last_seq: AtomicU64,
+    descriptors: Mutex<Option<Py<DescriptorLog>>>,
+    /// The ring's memory as a device knows it, once a frame went there.
+    registration: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Default for Received {
+    fn default() -> Self {
+        Self {
+            delivered: AtomicU64::new(0),
+            validated: AtomicU64::new(0),
+            overwritten: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            resyncs: AtomicU64::new(0),
+            last_seq: AtomicU64::new(NO_SEQ),
+            descriptors: Mutex::default(),
+            registration: Mutex::default(),
+        }
+    }
+}
+
+/// What is kept under a lock, in the interpreter's hands.
+fn get<'py, T>(py: Python<'py>, kept: &Mutex<Option<Py<T>>>) -> Option<Bound<'py, T>> {
+    lock(py, kept).as_ref().map(|kept| kept.bind(py).clone())
+}
+
+/// What is replaced is dropped after the lock: that may run Python code.
+fn set<T>(py: Python<'_>, kept: &Mutex<Option<Py<T>>>, new: Option<Py<T>>) {
+    let replaced = std::mem::replace(&mut *lock(py, kept), new);
+    drop(replaced);
+}
+
+impl Received {
+    pub(super) fn descriptors<'py>(&self, py: Python<'py>) -> Option<Bound<'py, DescriptorLog>> {
+        get(py, &self.descriptors)
+    }
+
+    pub(super) fn registration<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        get(py, &self.registration)
+    }
+
+    pub(super) fn set_registration(&self, py: Python<'_>, registration: Option<Py<PyAny>>) {
+        set(py, &self.registration, registration);
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    reader: Mutex<Option<Py<RingReader>>>,
+    guided: AtomicBool,
+    received: Arc<Received>,
+    /// The frame handed out last, until it is known whether it was whole to the end (decision M17).
+    last: Mutex<Option<Py<Frame>>>,
+}
+
+impl Shared {
+    /// A frame that the program never asked about is asked about now.
+    fn judge_last(&self, py: Python<'_>) {
+        let last = lock(py, &self.last).take();
+        if let Some(last) = last {
+            last.get().judge_unless_closed(py);
+        }
+    }
+
+    /// Counts a frame; how many there were before.
+    fn count(&self, frame: &Bound<'_, Frame>) -> u64 {
+        set(frame.py(), &self.last, Some(frame.clone().unbind()));
+        self.received.last_seq.store(frame.get().seq(), Relaxed);
+        self.received.delivered.fetch_add(1, Relaxed)
+    }
+}
+
+/// Where the frames of a consumer come from.
+#[pyclass(frozen, module = "tensor_pool._native")]
+pub struct Inlet(Arc<Shared>);
+
+impl Inlet {
+    /// For readers to count in.
+    pub fn received(&self) -> Arc<Received> {
+        Arc::clone(&self.0.received)
+    }
+}
+
+#[pymethods]
+impl Inlet {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    #[getter]
+    fn get_reader<'py>(&self, py: Python<'py>) -> Option<Bound<'py, RingReader>> {
+        get(py, &self.0.reader)
+    }
+
+    #[setter]
+    fn set_reader(&self, py: Python<'_>, reader: Option<Py<RingReader>>) {
+        set(py, &self.0.reader, reader);
+        // It lies in the former ring, which should be unmapped as soon as the program lets go of it.
+        set(py, &self.0.last, None);
+    }
+
+    #[getter]
+    fn get_descriptors<'py>(&self, py: Python<'py>) -> Option<Bound<'py, DescriptorLog>> {
+        self.0.received.descriptors(py)
+    }
+
+    #[setter]
+    fn set_descriptors(&self, py: Python<'_>, log: Option<Py<DescriptorLog>>) {
+        set(py, &self.0.received.descriptors, log);
+    }
+
+    #[getter]
+    fn get_registration<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.received.registration(py)
+    }
+
+    #[setter]
+    fn set_registration(&self, py: Python<'_>, registration: Option<Py<PyAny>>) {
+        self.0.received.set_registration(py, registration);
+    }
+
+    #[getter]
+    fn get_guided(&self) -> bool {
+        self.0.guided.load(Relaxed)
+    }
+
+    #[setter]
+    fn set_guided(&self, guided: bool) {
+        self.0.guided.store(guided, Relaxed);
+    }
+
+    #[getter]
+    fn delivered(&self) -> u64 {
+        self.0.received.delivered.load(Relaxed)
+    }
+
+    #[getter]
+    fn validated(&self) -> u64 {
+        self.0.received.validated.load(Relaxed)
+    }
+
+    #[getter]
+    fn overwritten(&self) -> u64 {
+        self.0.received.overwritten.load(Relaxed)
+    }
+
+    #[getter]
+    fn skipped(&self) -> u64 {
+        self.0.received.skipped.load(Relaxed)
+    }
+
+    #[getter]
+    fn resyncs(&self) -> u64 {
+        self.0.received.resyncs.load(Relaxed)
+    }
+
+    #[getter]
+    fn last_seq(&self) -> Option<u64> {
+        Some(self.0.received.last_seq.load(Relaxed)).filter(|seq| *seq != NO_SEQ)
+    }
+}
+
+/// How a receiver waits, and how it fares.
+struct Waiting {
+    anticipation: Anticipation,
+    /// Look without pause for so long before sleeping.
+    spin: Duration,
+    /// A stream that fell silent is not worth a core.
+    is_lively: bool,
+}
+
+impl Waiting {
+    fn wait(&mut self, bell: Doorbell<'_>, seen: u32, timeout: Duration) -> bool {
+        if !self.spin.is_zero() && self.is_lively {
+            let spin = self.spin.min(timeout);
+            if doorbell::spin_until(|| bell.seen() != seen, spin) {
+                return true;
+            }
+            self.is_lively = spin < self.spin;
+            return false;
+        }
+        let rang = self.anticipation.wait(bell, seen, timeout);
+        self.is_lively |= rang;
+        rang
+    }
+}
+
+/// Takes frames from an inlet. Python's `Consumer` is one, and knows what to do where there is no ring.
+#[pyclass(frozen, subclass, module = "tensor_pool._native")]
+pub struct FrameReceiver {
+    inlet: Arc<Shared>,
+    waiting: Mutex<Waiting>,
+    max_gap: u64,
+}
+
+impl FrameReceiver {
+    /// The next frame, if it is there; an error when the ring was closed.
+    fn take<'py>(&self, reader: &Bound<'py, RingReader>) -> PyResult<Option<Bound<'py, Frame>>> {
+        self.inlet.judge_last(reader.py());
+        RingReader::poll(reader)?.map(|frame| self.deliver(frame, true)).transpose()
+    }
+
+    /// Skips to the newest frame when too far behind [WIRE-15.4-4].
+    fn catch_up(&self, py: Python<'_>, ring: &RingReader) -> PyResult<()> {
+        if let Some(newest) = ring.newest(py)?.filter(|_| self.max_gap > 0) {
+            let behind = newest.saturating_sub(ring.next_seq(py)?);
+            if behind > self.max_gap {
+                self.inlet.received.skipped.fetch_add(behind, Relaxed);
+                self.inlet.received.resyncs.fetch_add(1, Relaxed);
+                ring.seek(py, newest)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_bell(&self, reader: &Bound<'_, RingReader>, timeout_s: f64) -> PyResult<bool> {
+        let (py, ring) = (reader.py(), reader.get());
+        let (source, seen, _) = ring.place(py)?;
+        let still_open = || ring.place(py).map(drop);
+        let rang = sleep_in_slices(py, timeout_s.min(LONGEST_WAIT_S), still_open, |slice| {
+            let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            waiting.wait(source.doorbell(), seen, slice)
+        })?;
+        if !rang {
+            ring.search_again(py)?;
+        }
+        Ok(rang)
+    }
+}
+
+#[pymethods]
+impl FrameReceiver {
+    #[new]
+    #[pyo3(signature = (inlet, *, spin = 0.0, anticipation = 0.0, max_gap = 0))]
+    fn new(inlet: &Inlet, spin: f64, anticipation: f64, max_gap: u64) -> Self {
+        let waiting = Waiting {
+            anticipation: Anticipation::new(anticipation),
+            spin: Duration::from_secs_f64(spin.clamp(0.0, 1.0)),
+            is_lively: true,
+        };
+        Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap }
+    }
+
+    /// The next frame, or None when none comes within `timeout` seconds (at once when left out).
+    ///
+    /// Raises:
+    ///     ClosedError: The consumer or its pool was closed.
+    ///     NoStreamError: The stream's authority does not let this consumer use shared memory.
+    #[pyo3(signature = (timeout = None))]
+    fn poll<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        let timeout = timeout.unwrap_or(0.0);
+        let mut start = None;
+        loop {
+            let left = timeout - start.map_or(0.0, |start: Instant| start.elapsed().as_secs_f64());
+            let ring = if this.inlet.guided.load(Relaxed) { None } else { get(py, &this.inlet.reader) };
+            let taken = ring.as_ref().map(|reader| match this.take(reader) {
+                Ok(None) if left > 0.0 => {
+                    start.get_or_insert_with(Instant::now);
+                    this.wait_for_bell(reader, left).map(|_| None)
+                }
+                taken => taken,
+            });
+            match taken {
+                Some(Ok(Some(frame))) => return Ok(Some(frame.into_any())),
+                Some(Ok(None)) if left > 0.0 => {}
+                Some(Ok(None)) => return Ok(None),
+                Some(Err(error)) if !errors::CLOSED.is_class_of(py, &error) => return Err(error),
+                // No ring, or not that one any more, or frames are chosen by more than the ring.
+                _ => {
+                    let frame = slf.call_method1(intern!(py, "_poll_guided"), (left,))?;
+                    return Ok(Some(frame).filter(|frame| !frame.is_none()));
+                }
+            }
+        }
+    }
+
+    /// Counts a frame on its way to the program. `catch_up`: and looks how far behind it is, now and then.
+    fn deliver<'py>(&self, frame: Bound<'py, Frame>, catch_up: bool) -> PyResult<Bound<'py, Frame>> {
+        let before = self.inlet.count(&frame);
+        if catch_up && before % LAG_CHECK_FRAMES == LAG_CHECK_FRAMES - 1 {
+            self.catch_up(frame.py(), frame.get().ring())?;
+        }
+        Ok(frame)
+    }
+
+    /// Asks about the frame that was handed out last, if the program did not.
+    fn judge_last(&self, py: Python<'_>) {
+        self.inlet.judge_last(py);
+    }
+
+    /// Waits for the bell of the ring of the moment.
+    fn wait_for_ring(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        match get(py, &self.inlet.reader) {
+            Some(reader) => self.wait_for_bell(&reader, timeout),
+            None => Ok(false),
+        }
+    }
+}

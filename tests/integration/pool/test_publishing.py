@@ -1,0 +1,193 @@
+"""What producers take, and what becomes of the slots that they hand out."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from tensor_pool.pool.pool import Pool
+from tensor_pool.testing import wait_until
+
+
+@pytest.fixture
+def out(pool: Pool, name: str) -> tp.Producer:
+    return pool.producer(name, max_bytes=4096, slots=8)
+
+
+@pytest.fixture
+def inp(pool: Pool, out: tp.Producer) -> tp.Consumer:
+    return pool.consumer(out.name, wait_s=5)
+
+
+def read(inp: tp.Consumer) -> np.ndarray:
+    frame = inp.poll(timeout=5.0)
+    assert frame is not None
+    return frame.copy()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"timestamp_ns": -1}, ValueError, "timestamp_ns=-1: a whole number"),
+        ({"timestamp_ns": 2**64}, ValueError, "timestamp_ns=18446744073709551616"),
+        ({"timestamp_ns": "now"}, TypeError, "timestamp_ns='now'"),
+        ({"timestamp_ns": 1.5}, TypeError, "timestamp_ns=1.5"),
+        ({"trace_id": -7}, ValueError, "trace_id=-7: a whole number"),
+        ({"dtype": "complex64"}, tp.TensorLayoutError, "can't travel"),
+    ],
+)
+def test_slips_are_told_by_name_and_change_nothing(out, inp, options, error, said):
+    with pytest.raises(error, match=said):
+        out.publish(np.zeros(4, "uint8"), **options)
+    if "dtype" not in options:
+        with pytest.raises(error, match=said):
+            out.claim((4,), "uint8", **options)
+    assert (out.stats.frames, inp.poll()) == (0, None)
+    assert out.publish(np.ones(4, "uint8")) == 0
+
+
+@pytest.mark.parametrize("progress", ["cols", 7, []])
+def test_an_unknown_unit_of_progress_is_refused(out, progress):
+    with pytest.raises(tp.ConfigError, match="progress="):
+        out.claim((4,), "uint8", progress=progress)
+    with out.claim((4,), "uint8", progress=False):
+        pass
+    assert out.stats.frames == 1
+
+
+def test_one_number_is_a_shape(out, inp):
+    with out.claim(4, "uint8") as slot:
+        slot.array[...] = [1, 2, 3, 4]
+    assert read(inp).tolist() == [1, 2, 3, 4]
+    with pytest.raises(TypeError):
+        out.claim("4", "uint8")
+
+
+def test_whatever_names_an_element_type_is_taken(out, inp):
+    kinds = [np.uint8, "float32", np.dtype("int16"), tp.Dtype.UINT64, np.uint8, bool, "float32"]
+    for kind in kinds:
+        with out.claim((2, 3), kind) as slot:
+            slot.array[...] = 1
+    seen = [read(inp).dtype.name for _ in kinds]
+    assert seen == ["uint8", "float32", "int16", "uint64", "uint8", "bool", "float32"]
+
+
+def test_a_slot_without_progress_reports_none(out):
+    with pytest.raises(tp.ClaimError, match="reports no progress"), out.claim((4,), "uint8") as slot:
+        slot.progress(rows=1)
+    assert (out.stats.frames, out.stats.claims_aborted) == (0, 1)
+
+
+def test_the_array_of_a_slot_is_one_and_ends_with_it(out, inp):
+    with out.claim((4,), "uint8") as slot:
+        array = slot.array
+        assert slot.array is array
+        array[...] = 5
+    assert not array.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    with pytest.raises(tp.ClaimError, match="committed or aborted"):
+        _ = slot.array
+    assert read(inp).tolist() == [5] * 4
+
+
+def test_a_forgotten_slot_is_given_up_at_once_and_its_array_can_do_no_harm(out, inp):
+    array = out.claim((4,), "uint8").array  # nobody keeps the claim
+    assert not array.flags.writeable
+    assert out.publish(np.full(4, 9, "uint8")) == 1, "its number is skipped"
+    assert read(inp).tolist() == [9] * 4
+    assert (out.stats.frames, out.stats.claims_aborted) == (1, 1)
+
+
+def test_arrays_keep_what_they_show_mapped_after_the_end(pool, name):
+    out = pool.producer(name, max_bytes=4096, slots=8)
+    slot = out.claim((4,), "uint8")
+    written = slot.array
+    written[...] = 3
+    slot.commit()
+    frame = pool.consumer(name, wait_s=5).poll(timeout=5.0)
+    shown = frame.array
+    del slot, frame
+    pool.close()
+    gc.collect()
+    assert (written.tolist(), shown.tolist()) == ([3] * 4, [3] * 4)
+
+
+def test_frames_name_the_metadata_that_was_there_when_they_were_published(out, inp):
+    versions = []
+    for value in range(4):
+        out.publish(np.zeros(4, "uint8"))
+        out.metadata["exposure"] = value
+        with out.claim((4,), "uint8"):
+            pass
+        frames = [inp.poll(timeout=5.0) for _ in range(2)]
+        versions += [frame.info.meta_version for frame in frames]
+    first = versions[0]
+    assert versions == [first, *[first + step for step in (1, 1, 2, 2, 3, 3, 4)]]
+
+
+def test_a_change_of_metadata_by_another_thread_is_never_missed(out):
+    ended = threading.Event()
+
+    def change() -> None:
+        for value in range(300):
+            out.metadata["exposure"] = value
+        ended.set()
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    while not ended.is_set():
+        out.publish(b"x")
+    changer.join()
+    out.publish(b"x")
+    assert _newest_version(out) == out.metadata.meta_version
+
+
+def _newest_version(out: tp.Producer) -> int:
+    writer = out._session.writer
+    reader = tp.RingReader(writer.address, base_dirs=out._session.base_dirs)
+    frame = reader.read(reader.newest())
+    assert frame is not None
+    return frame.meta_version
+
+
+def test_two_threads_may_publish(out):
+    per_thread = 500
+
+    def publish() -> None:
+        for _ in range(per_thread):
+            out.publish(b"frame")
+
+    threads = [threading.Thread(target=publish) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (out.stats.frames, out.stats.bytes) == (3 * per_thread, 3 * per_thread * 5)
+
+
+def test_too_large_is_counted_for_copies_and_for_slots(out):
+    for publish in (lambda: out.publish(bytes(5000)), lambda: out.claim((5000,), "uint8")):
+        with pytest.raises(tp.FrameTooLargeError, match="5000 bytes"):
+            publish()
+    assert (out.stats.too_large, out.stats.frames) == (2, 0)
+
+
+def test_what_nobody_asked_about_is_judged_with_the_next_frame(out, inp):
+    for value in range(3):
+        out.publish(np.full(4, value, "uint8"))
+    first = inp.poll(timeout=5.0)
+    assert (inp.stats.delivered, inp.stats.validated) == (1, 0)
+    second = inp.poll(timeout=5.0)
+    assert (inp.stats.delivered, inp.stats.validated) == (2, 1)
+    assert first.still_valid()
+    assert second.still_valid()
+    assert inp.stats.validated == 2, "each frame counts once"
+    del first, second
+    inp.poll(timeout=5.0)
+    inp.close()
+    wait_until(lambda: inp.stats.validated == 3, what="the last frame is judged by closing")
