@@ -103,6 +103,13 @@ faults: $(STAMPS)/native ## Two hundred driver restarts, stuck processes with st
 	@tools/say "killing, stopping and restarting (about ten minutes; close other programs)"
 	@pytest tests/faults tests/integration -m slow -p no:randomly
 
+SOAK_SECONDS ?= 600
+
+.PHONY: soak
+soak: $(STAMPS)/native ## A camera with two viewers for SOAK_SECONDS (600): nothing grows, nothing is lost.
+	@tools/say "a camera with two viewers for $(SOAK_SECONDS) s"
+	@SOAK_SECONDS="$(SOAK_SECONDS)" pytest tests/soak -m slow -p no:randomly -s
+
 .PHONY: tsan
 tsan: ## The ring under ThreadSanitizer; needs rustup's rust-src.
 	@tools/say "looking for data races (the first time builds Rust's standard library)"

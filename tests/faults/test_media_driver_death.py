@@ -19,7 +19,7 @@ PROGRAM = """
         while True:
             inp.poll(timeout=0.1)
     except tp.TensorPoolError as e:
-        print(type(e).__name__)
+        print(type(e).__name__, e.hint)
     before, started = time.process_time(), time.monotonic()
     try:
         out.publish(np.full(4, 1, "uint32"))
@@ -51,7 +51,11 @@ def test_everybody_says_so_and_can_start_again(fragile: Cluster) -> None:
     fragile.media.kill()
     assert fragile.driver.wait(timeout_s=5) == 3
     assert "no media driver serves" in fragile.driver.errors()
-    assert program.read_line() == NoMediaDriverError.__name__
+    assert "start the media driver, then this again" in fragile.driver.errors()
+    first = program.read_line()
+    assert first.startswith(NoMediaDriverError.__name__)
+    assert "tensor_pool.connect() anew" in first
+    assert "`tpool up`" in first
     assert program.read_line() == NoMediaDriverError.__name__
     assert float(program.read_line()) < 0.3
     assert program.read_line() == "closed"
@@ -63,6 +67,23 @@ def test_everybody_says_so_and_can_start_again(fragile: Cluster) -> None:
     assert program.read_line() == "2"
     program.wait()
     assert "Traceback" not in program.errors()
+
+
+def test_one_that_is_back_at_once_has_none_of_its_clients(fragile: Cluster) -> None:
+    """A supervisor starts the next one before anybody missed the first: its clients are lost all the same."""
+    program = fragile.run_python(PROGRAM)
+    assert program.read_line() == "1"
+    fragile.media.kill()
+    fragile.media = fragile.start("media", "run")
+    fragile.media.read_line()
+    assert program.read_line().startswith(NoMediaDriverError.__name__), "not that somebody closed the pool"
+    assert program.read_line() == NoMediaDriverError.__name__
+    assert float(program.read_line()) < 0.3
+    assert program.read_line() == "closed"
+    assert fragile.driver.wait(timeout_s=5) == 3
+    fragile.start_driver()
+    program.say("again")
+    assert program.read_line() == "2"
 
 
 def test_a_pool_whose_media_driver_died_raises_at_once(fragile: Cluster) -> None:

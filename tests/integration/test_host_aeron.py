@@ -40,7 +40,7 @@ def test_a_media_driver_and_its_clients_from_one_section(directory, mode):
 def test_nobody_there_is_said_with_what_to_try(directory):
     with pytest.raises(errors.NoMediaDriverError, match="no live media driver") as caught:
         aeron.open_media_driver(AeronSection(dir=directory))
-    assert f"tpool media run --aeron-dir {directory}" in caught.value.hint
+    assert f"tpool up --aeron-dir {directory}" in caught.value.hint
 
 
 def test_without_a_directory_the_default_is_meant(monkeypatch):

@@ -35,7 +35,7 @@ def test_the_two_programs_run_as_written(tmp_path):
 
         programs = [start("consumer.py")]
         with host.connect() as pool:  # a consumer that came second would begin with the newest frame
-            wait_until(lambda: [stream.name for stream in pool.streams()], 30.0)
+            wait_until(lambda: [stream.name for stream in pool.streams(ended=True)], 30.0)
         programs.append(start("producer.py"))
         consumed, produced = [program.communicate(timeout=LONGEST_S)[0] for program in programs]
         assert [program.returncode for program in programs] == [0, 0]

@@ -41,6 +41,32 @@ def test_streams(ask: Callable, driver: ScriptedDriver) -> None:
     assert "480x640" in table[1]
 
 
+GONE = {"epoch": None, "producer_id": None, "consumer_count": 0}
+"""What the driver says of a stream of which it only knows the name."""
+
+
+def test_streams_that_ended_are_listed_when_asked_for(ask: Callable, driver: ScriptedDriver) -> None:
+    driver.streams += [
+        stream(10002, "abandoned", producer_id=None),
+        stream(10003, "yesterday", **GONE),
+        stream(10004, "waited-for", **GONE, activity_timestamp_ns=None),
+    ]
+    found = rows(ask("streams", "--all", "--format", "json"))
+    assert {row["name"]: row["state"] for row in found} == {
+        "camera-1": "live",
+        "camera-2": "live",
+        "abandoned": "waiting",
+        "yesterday": "ended",
+        "waited-for": "named",
+    }
+    shown = [row["name"] for row in rows(ask("streams", "--format", "json"))]
+    assert shown == ["camera-1", "camera-2", "abandoned"]
+    header, *lines = ask("streams", "--all").out.splitlines()
+    assert header.split()[:4] == ["STREAM", "ID", "NAME", "STATE"]
+    assert lines[3].split()[:3] == ["10003", "yesterday", "ended"]
+    assert "STATE" not in ask("streams").out
+
+
 def test_streams_watched(ask: Callable, driver: ScriptedDriver) -> None:
     outcome = ask("streams", "--watch", "--count", "2", "--interval", "0.1", "--format", "jsonl")
 

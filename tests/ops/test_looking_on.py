@@ -172,4 +172,4 @@ class TestTap:
         outcome = tpool("tap", "--aeron-dir", temporary_aeron_dir())
 
         assert outcome.code == 3
-        assert "tpool media run" in outcome.err
+        assert "tpool up --aeron-dir" in outcome.err

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tensor_pool.driver.config import DriverSection
     from tensor_pool.driver.leases import Lease
     from tensor_pool.driver.lifecycle import Lifecycle
+    from tensor_pool.driver.limits import Limits
     from tensor_pool.driver.registry import Stream
     from tensor_pool.pool.sizing import Geometry
     from tensor_pool.runtime import CounterSet
@@ -77,6 +78,7 @@ class AdminHandler:
         section: What the driver is called and allows.
         lifecycle: Streams, leases and epochs.
         attach: Enters streams.
+        limits: How many names may be asked for.
         counters: What is counted.
         started: When the driver started.
         software_version: What it says it is.
@@ -88,6 +90,7 @@ class AdminHandler:
         section: DriverSection,
         lifecycle: Lifecycle,
         attach: AttachHandler,
+        limits: Limits,
         counters: CounterSet,
         started: Moment,
         software_version: str = "",
@@ -97,6 +100,7 @@ class AdminHandler:
         self._streams = lifecycle.streams
         self._leases = lifecycle.leases
         self._attach = attach
+        self._limits = limits
         self._counters = counters
         self._started = started
         self._software_version = software_version
@@ -160,6 +164,7 @@ class AdminHandler:
         if stream_id and not self._streams.is_creatable(stream_id):
             ranges = ", ".join(map(str, self._streams.creatable_ranges)) or "none"
             raise _invalid(f"stream id {stream_id} may not be created; driver.creatable_ranges are {ranges}")
+        self._limits.check_new_stream(self._streams.unclaimed_count, now.monotonic_ns)
         self._attach.make_room(now)
         if stream_id:
             return self._streams.add(stream_id, name=name, now_ns=now.monotonic_ns), True

@@ -32,6 +32,7 @@ from tensor_pool.runtime import (
     SystemClock,
 )
 from tensor_pool.runtime.faults import fault_point
+from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.wire import Router
 from tensor_pool.wire import messages as m
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DriverAgent"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = limit_repeats(logging.getLogger(__name__))
 
 _NS_PER_MS: Final = 1_000_000
 _POLL_LIMIT: Final = 64
@@ -180,7 +181,9 @@ class DriverAgent:
         for stream in record.streams:
             is_free = self._streams.get(stream.id) is None and self._streams.by_name(stream.name) is None
             if is_free and len(self._streams) < self._section.max_streams:
-                self._streams.add(stream.id, name=stream.name, now_ns=now.monotonic_ns)
+                added = self._streams.add(stream.id, name=stream.name, now_ns=now.monotonic_ns)
+                if stream.is_claimed:
+                    self._streams.claim(added)
         self._saved_changes = -1  # whatever was read is written back in today's form
         return record.shutdown_requests
 
@@ -200,16 +203,18 @@ class DriverAgent:
             counters=self.counters,
             open_keeper=self._open_keeper,
         )
+        limits = Limits(self._section)
         self._attach = AttachHandler(
             lifecycle=self._lifecycle,
             announcer=self._announcer,
-            limits=Limits(self._section),
+            limits=limits,
             counters=self.counters,
         )
         self._admin = AdminHandler(
             section=self._section,
             lifecycle=self._lifecycle,
             attach=self._attach,
+            limits=limits,
             counters=self.counters,
             started=now,
             software_version=self._software_version,
@@ -277,6 +282,7 @@ class DriverAgent:
         self._lifecycle.close()
         if self._section.cleanup_on_exit:
             self._lifecycle.remove_made()
+        self._files.remove_empty()
         for end in (*self._subscriptions, self._control.publication, self._announces.publication):
             end.close()
 
@@ -349,6 +355,7 @@ class DriverAgent:
         self._client.check()
         self._outgoing += self._lifecycle.retry(now)
         self._lifecycle.retire_idle(now, self._section.idle_stream_timeout_ms * _NS_PER_MS)
+        self._lifecycle.forget_unclaimed(now)
         self._lifecycle.collect(now)
         self.counters[CounterType.DRIVER_STREAMS].set(len(self._streams))
         self.counters[CounterType.DRIVER_REGION_BYTES].set(self._lifecycle.total_bytes)
@@ -371,7 +378,7 @@ class DriverAgent:
         record = StateRecord(
             highest_epoch=self._streams.highest_epoch,
             streams=tuple(
-                RememberedStream(stream.stream_id, stream.name)
+                RememberedStream(stream.stream_id, stream.name, self._streams.is_claimed(stream))
                 for stream in self._streams
                 if stream.name and not stream.is_static
             ),

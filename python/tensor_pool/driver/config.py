@@ -286,6 +286,19 @@ class DriverSection(Section, frozen=True):
         Meta(ge=1, le=1_000_000),
         doc("Attach requests that are looked at; what comes faster is refused."),
     ] = 1_000
+    max_new_streams_per_second: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        doc("Names and ids that are asked for for the first time; what comes faster is refused."),
+    ] = 1_000
+    max_unclaimed_streams: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        doc(
+            "Names and ids at one time that were asked for and that nobody ever attached to. Those that "
+            "nobody asks for again are forgotten after a minute."
+        ),
+    ] = 5_000
 
     def __post_init__(self) -> None:
         _ = self.default_profile

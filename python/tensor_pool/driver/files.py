@@ -132,8 +132,7 @@ class EpochFiles:
                     found.append(FoundEpoch(int(stream_directory.name), int(entry.name)))
                 else:
                     _remove(Path(entry.path))
-            with contextlib.suppress(OSError):  # only when nothing is in it
-                stream_directory.rmdir()
+            _remove_if_empty(stream_directory)
         return sorted(found)
 
     def create(
@@ -176,11 +175,13 @@ class EpochFiles:
             _sync(stream_directory)
         except OSError as e:  # RegionError is one too
             _remove(making)
+            _remove_if_empty(stream_directory)
             if isinstance(e, RegionError):
                 raise
             raise _region_error(e, making) from None
         except BaseException:
             _remove(making)
+            _remove_if_empty(stream_directory)
             raise
         fault_point("driver.after_rename")
         return Epoch(number, _moved(ring, final), geometry, allocate, hugepages)
@@ -194,8 +195,12 @@ class EpochFiles:
             directory.rename(going)  # from here on it is nobody's epoch, however far the rest gets
         fault_point("driver.during_gc")
         _remove(going)
-        with contextlib.suppress(OSError):  # other epochs are in it
-            directory.parent.rmdir()
+        _remove_if_empty(directory.parent)  # other epochs may be in it
+
+    def remove_empty(self) -> None:
+        """Removes the directories of streams that hold nothing."""
+        for stream_directory in self._numbered(self.directory):
+            _remove_if_empty(stream_directory)
 
     def remove_all(self) -> None:
         """Removes every epoch, whoever uses it."""
@@ -354,6 +359,13 @@ def _remove(path: Path) -> None:
     else:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Removes a directory of ours that holds nothing; whoever makes something in it makes it again."""
+    with contextlib.suppress(OSError):
+        if directory.lstat().st_uid == os.geteuid():
+            directory.rmdir()
 
 
 def _sync(directory: Path) -> None:

@@ -33,6 +33,9 @@ __all__ = ["Lifecycle"]
 
 _LOG: Final = logging.getLogger(__name__)
 
+_UNCLAIMED_NS: Final = 60_000_000_000
+"""How long a name waits for its first attach: longer than an attach takes, however slow its client is."""
+
 _END_COUNTERS: Final = {
     LeaseRevokeReason.DETACHED: CounterType.DRIVER_LEASES_DETACHED,
     LeaseRevokeReason.EXPIRED: CounterType.DRIVER_LEASES_EXPIRED,
@@ -182,6 +185,20 @@ class Lifecycle:
                 self.streams.remove(stream)
         return retired
 
+    def forget_unclaimed(self, now: Moment) -> int:
+        """Forgets names and ids that somebody asked for and nobody ever attached to; says how many.
+
+        Whoever still waits for one asks again every few seconds.
+        """
+        forgotten = [
+            stream
+            for stream in self.streams.unclaimed
+            if stream.epoch is None and now.monotonic_ns - stream.touched_ns >= _UNCLAIMED_NS
+        ]
+        for stream in forgotten:
+            self.streams.remove(stream)
+        return len(forgotten)
+
     def collect(self, now: Moment) -> int:
         """Removes the epochs that nobody can be using any more; says how many."""
         collectable = self._ended.collectable(self.files.activity, now_ns=now.monotonic_ns)
@@ -205,6 +222,7 @@ class Lifecycle:
         """Enters a lease of the stream's current epoch."""
         assert stream.epoch is not None
         stream.touched_ns = now.monotonic_ns
+        self.streams.claim(stream)
         lease = self.leases.grant(
             stream_id=stream.stream_id,
             client_id=client_id,

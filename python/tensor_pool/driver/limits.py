@@ -63,6 +63,7 @@ class Limits:
     def __init__(self, section: DriverSection) -> None:
         self._section = section
         self._attaches = TokenBucket(section.max_attaches_per_second)
+        self._new_streams = TokenBucket(section.max_new_streams_per_second)
 
     def check_attach_rate(self, now_ns: int) -> None:
         """One more attach request.
@@ -74,6 +75,24 @@ class Limits:
             limit = self._section.max_attaches_per_second
             raise _rejected(
                 f"more than driver.max_attaches_per_second = {limit} attach requests; try again in a second"
+            )
+
+    def check_new_stream(self, unclaimed: int, now_ns: int) -> None:
+        """One more name or id that somebody asks for, and that nobody has attached to yet.
+
+        Raises:
+            Refusal: They come too fast, or too many wait for an attach: asking costs nothing, so that a
+                client could fill the driver's table with names.
+        """
+        if not self._new_streams.take(now_ns):
+            limit = self._section.max_new_streams_per_second
+            raise _rejected(
+                f"more than driver.max_new_streams_per_second = {limit} new streams; try again in a second"
+            )
+        if unclaimed >= self._section.max_unclaimed_streams:
+            raise _rejected(
+                f"{unclaimed} streams were asked for that nobody attached to, the limit "
+                f"driver.max_unclaimed_streams is {self._section.max_unclaimed_streams}"
             )
 
     def check_leases(self, leases: LeaseBook, stream_id: int) -> None:

@@ -26,9 +26,11 @@ class BaseDirLock(Closing):
 
     Args:
         directory: What to hold; must exist.
+        what: What holders are called.
+        hint: What whoever comes second may do.
 
     Raises:
-        RegionError: Another driver holds it.
+        RegionError: Another one holds it.
 
     Example:
         >>> import pathlib, tempfile
@@ -40,7 +42,15 @@ class BaseDirLock(Closing):
         True
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        what: str = "SHM driver",
+        hint: str = "use that one, stop it, or set driver.instance_id or shm.namespace to another name",
+    ) -> None:
+        self._what = what
+        self._hint = hint
         self._path = directory / _FILE
         while (fd := self._open_locked(directory)) is None:
             pass  # removed between opening and locking it: another must be made
@@ -66,9 +76,9 @@ class BaseDirLock(Closing):
                     f"can't lock {self._path}: {e.strerror}", hint="use a local file system"
                 ) from None
             raise RegionError(
-                f"another SHM driver, process {holder}, serves {directory}",
+                f"another {self._what}, process {holder}, serves {directory}",
                 where=str(self._path),
-                hint="use that one, stop it, or set driver.instance_id or shm.namespace to another name",
+                hint=self._hint,
             ) from None
         os.close(fd)
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_pool.errors import ClosedError, NoMediaDriverError, TransportError
 from tensor_pool.runtime import CounterType
+from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.transport import OfferResult
 from tensor_pool.wire import encode
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = limit_repeats(logging.getLogger(__name__))
 _CAPACITY: Final = 4_096
 _AGAIN: Final = frozenset({OfferResult.BACK_PRESSURED, OfferResult.ADMIN_ACTION})
 

@@ -144,6 +144,7 @@ class StreamRegistry:
         self._streams: dict[int, Stream] = {}
         self._ids: list[int] = []  # sorted, for pages
         self._names: dict[str, int] = {}
+        self._unclaimed: dict[int, Stream] = {}
         self._given_out = 0  # where to look for the next free id
         self.highest_epoch = 0
         """The highest epoch that was ever used here; never goes back, also over restarts."""
@@ -151,7 +152,7 @@ class StreamRegistry:
         """Raised whenever something changed that must be remembered over a restart."""
         for static in section.streams:
             profile = section.profile_of(static)
-            self.add(static.id, name=static.name, profile=profile, is_static=True)
+            self.claim(self.add(static.id, name=static.name, profile=profile, is_static=True))
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -200,7 +201,7 @@ class StreamRegistry:
             is_static=is_static,
             touched_ns=now_ns,
         )
-        self._streams[stream_id] = stream
+        self._streams[stream_id] = self._unclaimed[stream_id] = stream
         bisect.insort(self._ids, stream_id)
         if name:
             self._names[name] = stream_id
@@ -218,10 +219,30 @@ class StreamRegistry:
     def remove(self, stream: Stream) -> None:
         """Forgets a stream; its id and name may be given out again."""
         del self._streams[stream.stream_id]
+        self._unclaimed.pop(stream.stream_id, None)
         del self._ids[bisect.bisect_left(self._ids, stream.stream_id)]
         if stream.name:
             del self._names[stream.name]
         self.changes += 1
+
+    def claim(self, stream: Stream) -> None:
+        """Notes that a stream is more than a name that somebody asked for: it keeps its id from now on."""
+        if self._unclaimed.pop(stream.stream_id, None) is not None:
+            self.changes += 1
+
+    def is_claimed(self, stream: Stream) -> bool:
+        """Whether anybody ever attached to it, or it is static."""
+        return stream.stream_id not in self._unclaimed
+
+    @property
+    def unclaimed(self) -> list[Stream]:
+        """The streams that somebody asked for and nobody ever attached to; a copy."""
+        return list(self._unclaimed.values())
+
+    @property
+    def unclaimed_count(self) -> int:
+        """How many those are."""
+        return len(self._unclaimed)
 
     def reserve(self, name: str, *, now_ns: int) -> Stream | None:
         """Enters a stream under the next free id of the range; None when the range is used up."""

@@ -22,11 +22,13 @@ _FILE: Final = "driver-state.json"
 _LARGEST: Final = 64 << 20
 
 
-class RememberedStream(msgspec.Struct, frozen=True):
+class RememberedStream(msgspec.Struct, frozen=True, omit_defaults=True):
     """A stream that keeps its id."""
 
     id: Annotated[int, Meta(ge=1, le=2**32 - 2)]
     name: Annotated[str, Meta(min_length=1, max_length=256)]
+    is_claimed: bool = True
+    """Whether anybody ever attached to it."""
 
 
 class StateRecord(msgspec.Struct, frozen=True):

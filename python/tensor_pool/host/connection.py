@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.config import Config, load_config
 from tensor_pool.driver.config import DriverSection
-from tensor_pool.errors import NoDriverError, NoMediaDriverError
+from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
 from tensor_pool.pool.config import ClientSection
@@ -24,9 +26,6 @@ from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-
     from tensor_pool.pool.sessions.attachment import Attachment
     from tensor_pool.pool.sessions.lease import StreamWish
     from tensor_pool.pool.sessions.session import Keepalive
@@ -91,11 +90,18 @@ def _configure(
     aeron_dir: str | os.PathLike[str] | None,
     settings: Mapping[str, Any] | None,
 ) -> Config:
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"settings={settings!r:.80}",
+            hint="a dict of keys with their values, such as {'log.level': 'debug'}",
+        )
     overrides = dict(settings or {})
     if aeron_dir is not None:
         overrides["aeron.dir"] = str(aeron_dir)
     if isinstance(config, Config):
         return config.replace(overrides)
+    if config is not None and not isinstance(config, str | os.PathLike):
+        raise ConfigError(f"config={config!r:.80}", hint="what load_config returned, or the path of a file")
     return load_config(None if config is None else Path(config), overrides=overrides)
 
 

@@ -21,6 +21,7 @@ from tensor_pool.runtime import Periodic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tensor_pool.config import ShmSection
     from tensor_pool.driver.registry import Epoch
@@ -66,7 +67,7 @@ class OwnedStream(Attachment):
         self._files = EpochFiles(shm)
         self._send = announce
         self._clock = clock
-        self._resources = contextlib.ExitStack()
+        self._lock: BaseDirLock | None = None
         self._epoch: Epoch | None = None
         self._keeper: _native.RingKeeper | None = None
         self._timer = Periodic(period_ns=_ANNOUNCE_NS, start_ns=0)
@@ -84,7 +85,7 @@ class OwnedStream(Attachment):
             try:
                 events.append(Granted(self._create(now_ns)))
             except TensorPoolError as e:
-                self._resources.close()
+                self._let_go()
                 self.state = AttachmentState.CLOSED
                 return [], [Refused(e)]
         if self._timer.due(now_ns):
@@ -111,9 +112,8 @@ class OwnedStream(Attachment):
             pools=wish.pools,
         )
         self._files.prepare()
-        directory = self._files.directory / str(wish.stream_id)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        self._resources.enter_context(BaseDirLock(directory))
+        directory = self._directory
+        self._lock = self._take(directory)
         older = [int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal()]
         number = next_epoch(max(older, default=0), self._clock.realtime_ns())
         epoch = self._files.create(
@@ -136,6 +136,28 @@ class OwnedStream(Attachment):
         )
         self.state = AttachmentState.ATTACHED
         return self.lease
+
+    @property
+    def _directory(self) -> Path:
+        return self._files.directory / str(self.wish.stream_id)
+
+    def _take(self, directory: Path) -> BaseDirLock:
+        while True:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # who had it removed it between the two
+                return BaseDirLock(
+                    directory,
+                    what=f"producer of stream {self.wish.stream_id} without a driver",
+                    hint="a stream has one producer: close that one, or publish under another id",
+                )
+
+    def _let_go(self) -> None:
+        """Leaves the stream's directory to others, or to nobody."""
+        if self._lock is not None:
+            self._lock.remove()
+            self._lock = None
+            with contextlib.suppress(OSError):  # somebody has it already
+                self._directory.rmdir()
 
     def _announce(self) -> ShmPoolAnnounce:
         assert self._epoch is not None
@@ -160,5 +182,5 @@ class OwnedStream(Attachment):
             self._keeper.close()
         if self._epoch is not None:
             self._files.remove(FoundEpoch(self._epoch.address.stream_id, self._epoch.number))
-        self._resources.close()
+        self._let_go()
         return []

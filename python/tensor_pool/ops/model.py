@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool.datatypes import Dtype, MajorOrder
+from tensor_pool.pool.streams import StreamState, stream_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,6 +45,7 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True):
 
     stream_id: int
     name: str | None
+    state: StreamState
     dtype: str | None
     shape: tuple[int, ...] | None
     order: str | None
@@ -132,6 +134,7 @@ def stream_row(entry: StreamEntry, *, now_ns: int, board: QosBoard | None = None
     return StreamRow(
         stream_id=entry.stream_id,
         name=entry.name or None,
+        state=stream_state(entry),
         dtype=None if entry.dtype is Dtype.UNKNOWN else entry.dtype.name.lower(),
         shape=shape,
         order=None if entry.major_order is MajorOrder.UNKNOWN else entry.major_order.name.lower(),

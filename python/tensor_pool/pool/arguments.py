@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard, TypeVar
 
 from tensor_pool.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tensor_pool.pool.consumer import Consumer
 
-__all__ = ["check_choice", "check_count", "check_positive", "check_shape", "check_start", "check_stream"]
+__all__ = [
+    "check_choice",
+    "check_consumers",
+    "check_count",
+    "check_flag",
+    "check_metadata",
+    "check_name",
+    "check_positive",
+    "check_seconds",
+    "check_shape",
+    "check_start",
+    "check_stream",
+]
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_DIMS: Final = 8
@@ -27,15 +40,87 @@ def check_stream(stream: object) -> dict[str, Any]:
         ({'name': 'camera-1'}, {'stream_id': 10000})
     """
     if isinstance(stream, str):
-        if not stream or not stream.isascii() or not stream.isprintable() or len(stream) > _MAX_NAME_BYTES:
-            raise ConfigError(
-                f"{stream!r} can't be the name of a stream",
-                hint=f"use 1 to {_MAX_NAME_BYTES} printable ASCII characters",
-            )
-        return {"name": stream}
+        return {"name": _stream_name(stream)}
     if _is_whole(stream) and 0 < int(stream) < 2**32 - 1:
         return {"stream_id": int(stream)}
     raise ConfigError(f"{stream!r} can't be a stream", hint="a name, or an id from 1 to 4294967294")
+
+
+def check_name(name: object, *, stream: object) -> dict[str, str]:
+    """What a stream that is given by its id is to be called, as a wish has it; empty for no name.
+
+    Example:
+        >>> check_name("camera-1", stream=10000), check_name("", stream=10000)
+        ({'name': 'camera-1'}, {})
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"name={name!r}", hint="a text, such as 'camera-1'")
+    if not name or name == stream:
+        return {}
+    if isinstance(stream, str):
+        raise ConfigError(
+            f"the stream has two names, {stream!r} and name={name!r}",
+            hint="name= is for streams that are given by their id",
+        )
+    return {"name": _stream_name(name)}
+
+
+def _stream_name(name: str) -> str:
+    if not name or not name.isascii() or not name.isprintable() or len(name) > _MAX_NAME_BYTES:
+        raise ConfigError(
+            f"{name!r} can't be the name of a stream",
+            hint=f"use 1 to {_MAX_NAME_BYTES} printable ASCII characters",
+        )
+    return name
+
+
+def check_metadata(metadata: object) -> dict[str, Any]:
+    """What consumers should know of a stream: keys with values, or None for nothing.
+
+    Example:
+        >>> check_metadata({"exposure_ms": 12.5}), check_metadata(None)
+        ({'exposure_ms': 12.5}, {})
+    """
+    if metadata is None:
+        return {}
+    if isinstance(metadata, Mapping):
+        return dict(metadata)
+    raise ConfigError(
+        f"metadata={metadata!r:.80}", hint="a dict of keys with their values, such as {'exposure_ms': 12.5}"
+    )
+
+
+def check_consumers(consumers: object) -> list[Consumer]:
+    """Several consumers, in anything that can be gone through.
+
+    Example:
+        >>> check_consumers([])
+        []
+    """
+    from tensor_pool.pool.consumer import Consumer  # noqa: PLC0415 - a heavy one, for a name
+
+    hint = "give what Pool.consumer returned, in a list: wait([first, second], 1.0)"
+    # A consumer can be gone through too: frame by frame, and without end.
+    if not isinstance(consumers, Iterable) or isinstance(consumers, Consumer | str | bytes):
+        raise ConfigError(f"{consumers!r:.80} is no list of consumers", hint=hint)
+    found = []
+    for consumer in consumers:
+        if not isinstance(consumer, Consumer):
+            raise ConfigError(f"{consumer!r:.80} is no consumer", hint=hint)
+        found.append(consumer)
+    return found
+
+
+def check_flag(what: str, value: object) -> bool:
+    """True or False; other values are mostly a slip, however true they are.
+
+    Example:
+        >>> check_flag("progress", True)
+        True
+    """
+    if isinstance(value, bool):
+        return value
+    raise ConfigError(f"{what}={value!r:.80}", hint="True or False")
 
 
 def check_choice(what: str, value: object, choices: Sequence[ChoiceT]) -> ChoiceT:
@@ -94,6 +179,18 @@ def check_positive(what: str, value: object, *, most: float = 1e9) -> float | No
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most:
         return float(value)  # NaN is not above 0
     raise ConfigError(f"{what}={value!r}", hint=f"a number above 0, up to {most:g}")
+
+
+def check_seconds(what: str, value: object) -> float:
+    """How long to wait: a number of seconds, 0 for no time at all.
+
+    Example:
+        >>> check_seconds("timeout", 1)
+        1.0
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)  # NaN is not above 0, infinity is for ever
+    raise ConfigError(f"{what}={value!r}", hint="seconds, such as 1.0; 0 does not wait")
 
 
 def check_start(start: object) -> str | int:

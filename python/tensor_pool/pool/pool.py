@@ -14,7 +14,11 @@ from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
+    check_flag,
+    check_metadata,
+    check_name,
     check_positive,
+    check_seconds,
     check_shape,
     check_start,
     check_stream,
@@ -25,7 +29,7 @@ from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
 from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
-from tensor_pool.pool.streams import StreamInfo, stream_info
+from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
 from tensor_pool.pool.wakeups import SPIN_S, Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
@@ -141,12 +145,13 @@ class Pool(Closing):
                 does not see by itself.
 
         Raises:
-            AttachRefusedError: The driver refuses: another producer, a limit, a bad name. The text tells.
+            AttachRefusedError: The driver refuses: another producer, a limit, a bad name, a name that another
+                stream has. The text tells.
             NoDriverError: No driver answers.
         """
         wish = StreamWish(
             role=Role.PRODUCER,
-            **check_stream(stream),
+            **{**check_stream(stream), **check_name(name, stream=stream)},
             dtype=Dtype.UNKNOWN if dtype is None else wire_dtype(dtype),
             major_order=MajorOrder.ROW
             if check_choice("order", order, ["C", "F"]) == "C"
@@ -157,17 +162,19 @@ class Pool(Closing):
             rate_hz=check_positive("rate_hz", rate_hz),
             consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
             pools=_check_pools(pools),
-            require_hugepages=hugepages,
+            require_hugepages=None if hugepages is None else check_flag("hugepages", hugepages),
         )
         options = ProducerOptions(
             name=name,
-            attach=attach,
-            metadata=dict(metadata or {}),
+            attach=check_flag("attach", attach),
+            metadata=check_metadata(metadata),
             flush=flush,
             realtime=check_choice("clock", clock, ["monotonic", "realtime"]) == "realtime",
-            lock_memory=lock_memory,
-            stamp_descriptors=stamp_descriptors,
+            lock_memory=check_flag("lock_memory", lock_memory),
+            stamp_descriptors=check_flag("stamp_descriptors", stamp_descriptors),
         )
+        if flush is not None and not callable(flush):
+            raise ConfigError(f"flush={flush!r:.80}", hint="a function that takes the array of a slot")
         session = ProducerSession(self._context, wish, options)
         self._start(session)
         writer = session.writer
@@ -213,6 +220,7 @@ class Pool(Closing):
             NoStreamError: Nobody produces it within `wait_s`.
         """
         section = self._context.section
+        patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
         wished_gap = check_count(
             "max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=_MOST_SLOTS
         )
@@ -220,11 +228,11 @@ class Pool(Closing):
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],
             max_rate_hz=check_count("max_rate_hz", max_rate_hz, least=0, most=2**32 - 1) or 0,
-            progress=progress,
-            own_stream=own_stream,
-            attach=attach,
-            copy_mode=copy_mode,
-            relaxed_stride=relaxed_stride,
+            progress=check_flag("progress", progress),
+            own_stream=check_flag("own_stream", own_stream),
+            attach=check_flag("attach", attach),
+            copy_mode=check_flag("copy_mode", copy_mode),
+            relaxed_stride=check_flag("relaxed_stride", relaxed_stride),
             max_outstanding_seq_gap=section.max_outstanding_seq_gap if wished_gap is None else wished_gap,
         )
         session = ConsumerSession(
@@ -236,16 +244,20 @@ class Pool(Closing):
         spin_s = SPIN_S[section.wake_profile]
         consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
         self._streams[consumer] = None
-        if wait_s is not None:
+        if patience_s is not None:
             try:
-                consumer.wait_for_stream(wait_s)
+                consumer.wait_for_stream(patience_s)
             except BaseException:
                 consumer.close()
                 raise
         return consumer
 
-    def streams(self) -> list[StreamInfo]:
+    def streams(self, *, ended: bool = False) -> list[StreamInfo]:
         """What is there: id, name, dtype, shape, rate, epoch, clients.
+
+        Args:
+            ended: Also those of which the driver only knows the name, because they ended or because somebody
+                waits for them; `StreamInfo.state` tells.
 
         Raises:
             NoDriverError: No driver answers.
@@ -256,6 +268,10 @@ class Pool(Closing):
             ...     [(stream.name, stream.shape, stream.dtype) for stream in pool.streams()]
             [('a', (4,), 'uint8')]
         """
+        found = self._all_streams()
+        return found if ended else [stream for stream in found if stream.state in PRESENT]
+
+    def _all_streams(self) -> list[StreamInfo]:
         found: list[StreamInfo] = []
         while True:
             answer = self.request(

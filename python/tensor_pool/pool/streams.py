@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -11,7 +11,15 @@ from tensor_pool.datatypes import Dtype, MajorOrder, to_numpy
 if TYPE_CHECKING:
     from tensor_pool.wire.messages import StreamEntry
 
-__all__ = ["StreamInfo", "stream_info"]
+__all__ = ["PRESENT", "StreamInfo", "StreamState", "stream_info", "stream_state"]
+
+StreamState = Literal["live", "waiting", "ended", "named"]
+"""``live`` streams have a producer; ``waiting`` ones have memory or consumers, but none. Of the others the
+driver only knows the name: it keeps the id of what ended (``ended``); what somebody asks for, or what an
+earlier driver knew, has one too (``named``)."""
+
+PRESENT: Final = frozenset({"live", "waiting"})
+"""The states of streams that are there."""
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +27,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     stream_id: int
     name: str
+    state: StreamState
     dtype: str | None
     shape: tuple[int, ...] | None
     order: str | None
@@ -31,6 +40,15 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int | None
     region_bytes: int
     activity_timestamp_ns: int | None
+
+
+def stream_state(entry: StreamEntry) -> StreamState:
+    """How far a stream is there."""
+    if entry.producer_id:
+        return "live"
+    if entry.epoch is not None or entry.consumer_count:
+        return "waiting"
+    return "ended" if entry.activity_timestamp_ns is not None else "named"
 
 
 def stream_info(entry: StreamEntry) -> StreamInfo:
@@ -49,6 +67,7 @@ def stream_info(entry: StreamEntry) -> StreamInfo:
     return StreamInfo(
         stream_id=entry.stream_id,
         name=entry.name,
+        state=stream_state(entry),
         dtype=to_numpy(entry.dtype).name if known else None,
         shape=tuple(entry.dims[: entry.ndims]) if entry.ndims else None,
         order={MajorOrder.ROW: "C", MajorOrder.COLUMN: "F"}.get(entry.major_order),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_pool import _native
 from tensor_pool.errors import ClosedError
+from tensor_pool.pool.arguments import check_consumers, check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from tensor_pool.pool.consumer import Consumer
 
@@ -19,11 +20,12 @@ _SLICE_S: Final = 0.1
 _UNMAPPED_SLICE_S: Final = 0.02
 
 
-def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
+def wait(consumers: Iterable[Consumer], timeout: float) -> list[Consumer]:
     """Waits until any of several consumers has a frame; those that do, none after `timeout` seconds.
 
     Raises:
         ClosedError: One of them was closed.
+        ConfigError: Something else than consumers, or no time.
 
     Example:
         >>> import numpy as np, tensor_pool as tp
@@ -33,11 +35,12 @@ def wait(consumers: Sequence[Consumer], timeout: float) -> list[Consumer]:
         ...     tp.wait([first, second], timeout=5.0) == [second]
         True
     """
-    deadline = time.monotonic() + timeout
+    awaited = check_consumers(consumers)
+    deadline = time.monotonic() + check_seconds("timeout", timeout)
     while True:
-        for consumer in consumers:
+        for consumer in awaited:
             consumer.check_open()
-        mapped = [(consumer, consumer.session.reader) for consumer in consumers]
+        mapped = [(consumer, consumer.session.reader) for consumer in awaited]
         readers = [reader for _, reader in mapped if reader is not None]
         try:
             ready = [consumer for consumer, reader in mapped if reader is not None and reader.has_next()]

@@ -16,6 +16,7 @@ from tensor_pool.channels import (
 )
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ConfigError
+from tensor_pool.transport.aeron_dir import check_aeron_dir
 from tensor_pool.transport.backpressure import DROP, BackPressurePolicy
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import resolve_aeron_dir
@@ -91,11 +92,15 @@ class AeronClient(Closing):
             channel_defaults: What channels get that they don't say themselves.
 
         Raises:
-            ConfigError: A time is negative or absurd.
+            ConfigError: A time is negative or absurd, or the directory can't be a media driver's.
             NoMediaDriverError: There is none within `connect_timeout_ms`.
         """
+        directory = resolve_aeron_dir(aeron_dir)
+        check_aeron_dir(directory)
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"name={name!r}", hint="a text that Aeron's tools show, such as 'camera'")
         native = _native.AeronClient(
-            aeron_dir=resolve_aeron_dir(aeron_dir),
+            aeron_dir=directory,
             name=f"tensor-pool {os.getpid()}" if name is None else name,
             connect_timeout_ns=_nanoseconds(connect_timeout_ms, "connect_timeout_ms"),
             driver_timeout_ns=_nanoseconds(driver_timeout_ms, "driver_timeout_ms"),

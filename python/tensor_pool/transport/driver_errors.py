@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tensor_pool.errors import NoMediaDriverError
+from tensor_pool.transport.aeron_dir import start_hint
 from tensor_pool.transport.media import resolve_aeron_dir
 
 if TYPE_CHECKING:
@@ -92,5 +93,5 @@ def _records(log: bytes) -> Iterator[DriverError]:
 def _none(directory: str, why: str) -> NoMediaDriverError:
     return NoMediaDriverError(
         f"no media driver's errors in {directory}: {why}",
-        hint=f"start one with `tpool media run --aeron-dir {directory}`",
+        hint=start_hint(directory),
     )

@@ -27,6 +27,7 @@ from typing import Final, Literal, NamedTuple, Protocol, Self
 from tensor_pool import _native, errors
 from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
 from tensor_pool.closing import Closing
+from tensor_pool.transport.aeron_dir import start_hint
 
 __all__ = [
     "EmbeddedMediaDriver",
@@ -348,7 +349,7 @@ class ExternalMediaDriver(Closing):
         if status is None or not status.alive:
             raise errors.NoMediaDriverError(
                 f"no live media driver serves {self.aeron_dir}",
-                hint=f"start one with `tpool media run --aeron-dir {self.aeron_dir}`",
+                hint=start_hint(self.aeron_dir),
             )
         self.pid: Final = status.pid
 

@@ -118,6 +118,13 @@ def test_names_and_ids_that_can_not_be(pool, stream):
         {"consumer_latency_s": float("nan")},
         {"order": "X"},
         {"clock": "X"},
+        {"metadata": [1]},
+        {"metadata": "exposure"},
+        {"name": 5},
+        {"attach": "no"},
+        {"hugepages": 1},
+        {"lock_memory": None},
+        {"flush": 5},
     ],
     ids=str,
 )
@@ -136,12 +143,94 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
         {"mode": "Stream"},
         {"max_rate_hz": 0.5},
         {"max_outstanding_seq_gap": "x"},
+        {"progress": "rows"},
+        {"wait_s": "1"},
+        {"wait_s": -1},
+        {"wait_s": float("nan")},
     ],
     ids=str,
 )
 def test_wrong_arguments_of_consumers_are_refused_at_once(pool, wrong):
     with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
         pool.consumer("wrong", **wrong)
+
+
+class TestNamesOfIds:
+    """A stream that is given by its id may have a name; no two streams have the same."""
+
+    def test_its_consumers_find_it(self, pool):
+        with pool.producer(10_017, name="by-id", dtype="uint32", shape=(4,), slots=8) as out:
+            assert (out.name, out.stream_id) == ("by-id", 10_017)
+            out.publish(frame(1))
+            assert pool.consumer("by-id", wait_s=5).poll(timeout=5.0).copy()[0] == 1
+
+    def test_a_name_that_another_stream_has(self, pool):
+        with pool.producer("dup", dtype="uint32", shape=(4,), slots=8) as out:
+            said = f"'dup' is the name of stream {out.stream_id}, not of 10007"
+            with pytest.raises(tp.AttachRefusedError, match=said) as caught:
+                pool.producer(10_007, name="dup", dtype="uint32", shape=(4,), slots=8)
+            assert "name" in caught.value.hint
+            assert 10_007 not in [stream.stream_id for stream in pool.streams(ended=True)]
+
+    def test_a_stream_that_has_another_name(self, pool):
+        with pool.producer(10_018, name="first", dtype="uint32", shape=(4,), slots=8):
+            pass
+        with pytest.raises(tp.AttachRefusedError, match="stream 10018 is called 'first', not 'second'"):
+            pool.producer(10_018, name="second", dtype="uint32", shape=(4,), slots=8)
+
+    def test_two_names_at_once(self, pool):
+        with pytest.raises(tp.ConfigError, match="two names, 'a' and name='b'"):
+            pool.producer("a", name="b", dtype="uint32", shape=(4,))
+
+
+class TestWaiting:
+    @pytest.mark.parametrize("wrong", ["a", ["a"], None, 5, [None], b"a"], ids=repr)
+    def test_for_what_is_no_consumer(self, wrong):
+        with pytest.raises(tp.ConfigError, match="is no ") as caught:
+            tp.wait(wrong, 1.0)
+        assert "in a list" in caught.value.hint
+
+    def test_for_one_consumer_without_a_list(self, pool):
+        """It can be gone through, frame by frame: that would take for ever."""
+        with pytest.raises(tp.ConfigError, match="is no list of consumers"):
+            tp.wait(pool.consumer("nobody-produces-this"), 1.0)
+
+    def test_for_a_producer(self, pool):
+        with (
+            pool.producer("no-consumer", dtype="uint32", shape=(4,), slots=8) as out,
+            pytest.raises(tp.ConfigError, match="Producer of stream 'no-consumer', attached> is no consumer"),
+        ):
+            tp.wait([out], 1.0)
+
+    @pytest.mark.parametrize("timeout", [None, "1", -1, float("nan"), True], ids=repr)
+    def test_for_no_time(self, timeout):
+        with pytest.raises(tp.ConfigError, match="timeout="):
+            tp.wait([], timeout)
+
+    def test_in_any_collection(self, pool):
+        with pool.producer("waited", dtype="uint32", shape=(4,), slots=8) as out:
+            inp = pool.consumer("waited", wait_s=5)
+            out.publish(frame(1))
+            assert tp.wait({inp}, 5) == tp.wait((each for each in [inp]), 5) == [inp]
+
+
+class TestConnecting:
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"name": 5}, "name=5"),
+            ({"settings": [1]}, r"settings=\[1\]"),
+            ({"config": 5}, "config=5"),
+            ({"aeron_dir": "/etc/passwd"}, "/etc/passwd is not a media driver's directory: it is a file"),
+            ({"aeron_dir": "/etc"}, "/etc is not a media driver's directory: it holds"),
+        ],
+    )
+    def test_what_can_not_be_is_said_at_once(self, cluster, wrong, said):
+        begin = time.monotonic()
+        with pytest.raises(tp.ConfigError, match=said) as caught:
+            tp.connect(**{"aeron_dir": cluster.aeron_dir, **wrong})
+        assert caught.value.hint
+        assert time.monotonic() - begin < 1
 
 
 def test_a_forged_announce_takes_no_lease_away(pool, cluster):
@@ -160,6 +249,25 @@ def test_a_forged_announce_takes_no_lease_away(pool, cluster):
     assert (out.stats.lease_losses, out.epoch) == (0, lease.epoch)
     out.publish(frame(1))
     assert inp.poll(timeout=5.0).copy()[0] == 1
+
+
+def test_announces_that_can_not_be_used_do_not_fill_the_log(pool, cluster, caplog):
+    out = pool.producer("flooded", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("flooded", wait_s=5)
+    announce = out._session.attachment.lease.announce
+    refused = inp.session._mapping
+    with cluster.connect() as stranger:
+        for number in range(1, 201):
+            forged = msgspec.structs.replace(
+                announce,
+                epoch=announce.epoch + number,
+                announce_timestamp_ns=time.monotonic_ns(),
+                header_region_uri=f"shm:file?path={cluster.directory}/shm/{number}/header.ring",
+            )
+            stranger._context.run(lambda forged=forged: stranger._context.agent.send_announce(forged))
+        wait_until(lambda: refused.failure is not None and "/200/" in str(refused.failure))
+    lines = [record for record in caplog.records if "can't use the announced memory" in record.getMessage()]
+    assert 1 <= len(lines) < 5, [record.getMessage() for record in lines]
 
 
 def test_a_frame_that_is_too_large_is_counted_and_raised(pool):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 import tensor_pool as tp
+from tensor_pool.host import driverless
 from tensor_pool.testing import wait_until
 from tensor_pool.transport import EmbeddedMediaDriver
 
@@ -39,6 +42,43 @@ def test_the_producer_hears_of_its_consumers(pool):
     out = produce(pool)
     pool.consumer(10_000, attach=False, wait_s=10.0)
     assert wait_until(lambda: out.stats.consumers) == 1
+
+
+def test_a_second_producer_is_told_who_has_the_stream(pool):
+    produce(pool)
+    said = f"another producer of stream 10000 without a driver, process {os.getpid()}, serves"
+    with pytest.raises(tp.RegionError, match=said) as caught:
+        produce(pool)
+    assert "one producer" in caught.value.hint
+    assert "driver.instance_id" not in caught.value.hint
+
+
+def test_nothing_is_left_of_a_stream_that_was_closed(tmp_path):
+    settings = {**SETTINGS, "shm.shm_base_dir": str(tmp_path)}
+    with (
+        EmbeddedMediaDriver.temporary() as media,
+        tp.connect(media.aeron_dir, driver=False, settings=settings) as pool,
+    ):
+        for _ in range(3):
+            out = produce(pool)
+            assert len(list(tmp_path.glob("tensorpool-*/*/10000/*/header.ring"))) == 1
+            out.close()
+            assert list(tmp_path.glob("tensorpool-*/*/*")) == []
+
+
+def test_a_directory_that_goes_while_it_is_taken_is_made_again(pool, monkeypatch):
+    """Who had the stream before removes it, between the two steps of who comes next."""
+    real, tries = driverless.BaseDirLock, []
+
+    def lock(directory, **words):
+        tries.append(directory)
+        if len(tries) == 1:
+            directory.rmdir()
+        return real(directory, **words)
+
+    monkeypatch.setattr(driverless, "BaseDirLock", lock)
+    assert produce(pool).epoch is not None
+    assert len(tries) == 2
 
 
 def test_memory_that_nobody_announces_is_let_go(pool, caplog):

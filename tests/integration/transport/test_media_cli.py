@@ -124,4 +124,4 @@ def test_status_of_none(aeron_dir: str, capsys: pytest.CaptureFixture[str]) -> N
     assert root.run([*status, "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out)["alive"] is False
     assert root.run(status) == 3
-    assert f"try: tpool media run --aeron-dir {aeron_dir}" in capsys.readouterr().err
+    assert f"try: start one with `tpool up --aeron-dir {aeron_dir}`" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from driver_bench import DriverBench
+from tensor_pool.driver.config import StaticStream
 from tensor_pool.driver.limits import TokenBucket
 from tensor_pool.wire.messages import ResponseCode, Role
 
@@ -64,6 +65,82 @@ def test_names_that_nobody_asks_for_any_more_make_room(start: StartDriver) -> No
     assert driver.resolve("third", client_id=4).code is ResponseCode.OK
     assert driver.resolve("first", client_id=5).created is False
     assert driver.resolve("second", client_id=6).code is ResponseCode.REJECTED
+
+
+class TestEndlessNames:
+    """Asking for a name costs nothing and needs no lease: a client that runs away must not fill the table."""
+
+    def test_in_a_second(self, start: StartDriver) -> None:
+        driver = start(max_new_streams_per_second=10)
+        answers = [driver.resolve(f"name-{n}", client_id=n + 1) for n in range(20)]
+        assert [answer.code for answer in answers] == [ResponseCode.OK] * 10 + [ResponseCode.REJECTED] * 10
+        assert "driver.max_new_streams_per_second = 10" in answers[-1].error_message
+        assert driver.agent.counters.snapshot()["refused: rejected"] == 10
+        # Whoever asks for what is there pays nothing for it.
+        assert driver.resolve("name-3", client_id=30, role=Role.CONSUMER).code is ResponseCode.OK
+        driver.pass_time(ms=1_000)
+        assert driver.resolve("name-11", client_id=31).code is ResponseCode.OK
+
+    @pytest.mark.parametrize("by_id", [False, True])
+    def test_at_one_time(self, start: StartDriver, *, by_id: bool) -> None:
+        driver = start(max_unclaimed_streams=3)
+        for n in range(50):
+            name, stream_id = ("", 10_000 + n) if by_id else (f"name-{n}", None)
+            answer = driver.resolve(name, client_id=n + 1, stream_id=stream_id)
+            assert answer.code is (ResponseCode.OK if n < 3 else ResponseCode.REJECTED)
+        words = (
+            "3 streams were asked for that nobody attached to, the limit driver.max_unclaimed_streams is 3"
+        )
+        assert words in answer.error_message
+        assert driver.agent.status().stream_count == 3
+
+    def test_streams_in_use_do_not_count(self, start: StartDriver) -> None:
+        driver = start(max_unclaimed_streams=1, static=(StaticStream(id=10_001, name="lab"),))
+        for n in range(5):
+            stream_id = driver.resolve(f"camera-{n}", client_id=n + 1).stream_id
+            assert driver.attach(stream_id or 0, client_id=n + 1).code is ResponseCode.OK
+
+    def test_nobody_who_attaches_is_in_their_way(self, start: StartDriver) -> None:
+        """An attach by id is limited as attaches are."""
+        driver = start(max_unclaimed_streams=1)
+        driver.resolve("only asked for")
+        assert driver.attach(10_000, client_id=8).code is ResponseCode.OK
+
+    def test_they_are_forgotten(self, start: StartDriver) -> None:
+        driver = start(max_unclaimed_streams=2, max_new_streams_per_second=1_000)
+        used = driver.resolve("used", client_id=1)
+        lease = driver.attach(used.stream_id or 0, client_id=1)
+        driver.detach(lease, 1, Role.PRODUCER)
+        driver.resolve("unused", client_id=2)
+        driver.resolve("waited-for", client_id=3, role=Role.CONSUMER)
+        for _ in range(4):
+            assert driver.resolve("refused", client_id=4).code is ResponseCode.REJECTED
+            driver.pass_time(ms=15_000, step_ms=500)
+            assert driver.resolve("waited-for", client_id=3, role=Role.CONSUMER).created is False
+        # The name that was used keeps its id.
+        assert driver.resolve("used", client_id=5).stream_id == used.stream_id
+        assert driver.resolve("unused", client_id=6).created is True
+
+    def test_a_slow_attach_finds_its_name(self, start: StartDriver) -> None:
+        """However short streams without lease live by configuration."""
+        driver = start(idle_stream_timeout_ms=1_000)
+        stream_id = driver.resolve("camera").stream_id
+        driver.pass_time(ms=30_000, step_ms=500)
+        assert driver.attach(stream_id or 0).code is ResponseCode.OK
+        assert driver.resolve("camera", client_id=8).stream_id == stream_id
+
+    def test_a_restart_does_not_make_them_precious(self, start: StartDriver) -> None:
+        first = start()
+        stream_id = first.resolve("used", client_id=1).stream_id
+        first.attach(stream_id or 0, client_id=1)
+        first.resolve("unused", client_id=2)
+        first.invoker.close()
+        second = start(max_unclaimed_streams=1)
+        assert second.agent.status().stream_count == 2
+        assert second.resolve("one more", client_id=3).code is ResponseCode.REJECTED
+        second.pass_time(ms=61_000, step_ms=500)
+        assert second.agent.status().stream_count == 1
+        assert second.resolve("used", client_id=4).stream_id == stream_id
 
 
 def test_bytes_of_a_stream(start: StartDriver) -> None:

@@ -96,6 +96,13 @@ class TestFiles:
             "driver.lock",
         ]
 
+    @pytest.mark.parametrize("cleanup_on_exit", [True, False])
+    def test_no_empty_directory_is_left(self, start: StartDriver, *, cleanup_on_exit: bool) -> None:
+        driver = start(cleanup_on_exit=cleanup_on_exit)
+        (Path(driver.agent.directory) / "10005").mkdir()  # of a stream that could not be made, or not removed
+        driver.invoker.close()
+        assert not (Path(driver.agent.directory) / "10005").exists()
+
     def test_or_not(self, start: StartDriver) -> None:
         driver = start(cleanup_on_exit=False)
         lease = driver.attach()
@@ -139,6 +146,9 @@ class TestNames:
         path.write_bytes(content)
         second = start(clock=first.clock)
         assert second.resolve("camera").stream_id == 20_000
+        unclaimed = {"id": 20_000, "name": "camera", "is_claimed": False}
+        assert json.loads(path.read_bytes())["streams"] == [unclaimed]
+        second.attach(20_000)
         assert json.loads(path.read_bytes())["streams"] == [{"id": 20_000, "name": "camera"}]
 
 

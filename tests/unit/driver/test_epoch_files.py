@@ -188,7 +188,14 @@ class TestCreate:
         files = make(base)
         with pytest.raises(RegionError):
             files.create(10_000, 1, Geometry(3, (64,)), allocate=True)
-        assert list((files.directory / "10000").iterdir()) == []
+        assert list(files.directory.iterdir()) == []
+
+    def test_other_epochs_stay_when_one_fails(self, base: Path) -> None:
+        files = make(base)
+        files.create(10_000, 1, SMALL, allocate=False)
+        with pytest.raises(RegionError):
+            files.create(10_000, 2, Geometry(3, (64,)), allocate=True)
+        assert files.scan() == [FoundEpoch(10_000, 1)]
 
     def test_the_same_epoch_twice_is_refused(self, base: Path) -> None:
         files = make(base)
@@ -241,6 +248,23 @@ class TestRemove:
         files.remove(FoundEpoch(10_000, 2))
         assert list(files.directory.iterdir()) == []
         files.remove(FoundEpoch(10_000, 2))  # gone already
+
+    def test_streams_that_hold_nothing(self, base: Path) -> None:
+        files = make(base)
+        files.create(10_000, 1, SMALL, allocate=False)
+        (files.directory / "10001").mkdir()
+        (files.directory / "notes").mkdir()  # not ours to judge
+        (files.directory / "10002").symlink_to(files.directory / "notes")
+        files.remove_empty()
+        assert sorted(path.name for path in files.directory.iterdir()) == ["10000", "10002", "notes"]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give directories away")
+    def test_an_empty_directory_of_somebody_else_stays(self, base: Path) -> None:
+        files = make(base)
+        (files.directory / "10001").mkdir()
+        os.chown(files.directory / "10001", 65534, 65534)
+        files.remove_empty()
+        assert [path.name for path in files.directory.iterdir()] == ["10001"]
 
     def test_mapped_ones_stay_readable(self, base: Path) -> None:
         files = make(base)

@@ -100,8 +100,16 @@ def test_a_driver(driver: ScriptedDriver) -> None:
 def test_the_keys_of_json_are_a_promise() -> None:
     """Scripts and the console rely on them: add freely, but never rename."""
     assert model.StreamRow.__struct_fields__ == (
-        *("stream_id", "name", "dtype", "shape", "order", "rate_hz", "bytes_per_s", "epoch", "current_seq"),
-        *("producer_id", "consumers", "slots", "max_frame_bytes", "region_bytes", "activity_age_s"),
+        *("stream_id", "name", "state", "dtype", "shape", "order", "rate_hz", "bytes_per_s", "epoch"),
+        *(
+            "current_seq",
+            "producer_id",
+            "consumers",
+            "slots",
+            "max_frame_bytes",
+            "region_bytes",
+            "activity_age_s",
+        ),
         "drops",
     )
     assert model.LeaseRow.__struct_fields__ == (

@@ -55,7 +55,7 @@ def test_no_media_drivers_file(tmp_path: Path, kind: str) -> None:
             os.mkfifo(file)
         case "directory":
             file.mkdir()
-    with pytest.raises(NoMediaDriverError, match="tpool media run"):
+    with pytest.raises(NoMediaDriverError, match="tpool up --aeron-dir"):
         read_driver_errors(tmp_path)
 
 

@@ -120,7 +120,7 @@ def leases(
 )
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @timeout_option
-@format_option("table", "json")
+@format_option()
 @config_options
 def revoke(
     config: Config,

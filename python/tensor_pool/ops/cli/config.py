@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -44,16 +44,15 @@ def config() -> None:
 
 
 @config.command
-@format_option("table", "json", "toml")
+@format_option("toml")
 @config_options
-def show(config: Config, output_format: str) -> None:
+def show(config: Config, output_format: OutputFormat | Literal["toml"]) -> None:
     """Print the values that hold and where each comes from."""
     if output_format == "toml":
         click.echo(config_toml(config), nl=False)
     else:
-        shape: OutputFormat = "json" if output_format == "json" else "table"
-        rows = (_row(entry, shape) for entry in config.entries())
-        print_rows(rows, ["key", "value", "origin"], shape)
+        rows = (_row(entry, output_format) for entry in config.entries())
+        print_rows(rows, ["key", "value", "origin"], output_format)
 
 
 @config.command

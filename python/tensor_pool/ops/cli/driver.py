@@ -40,7 +40,7 @@ def run(ctx: click.Context, /, *, config: Config) -> None:
 
 @driver.command()
 @timeout_option
-@format_option("table", "json")
+@format_option()
 @config_options
 def status(config: Config, output_format: OutputFormat, *, timeout_s: float) -> None:
     """Ask the SHM driver how it is. Exit codes: 0 when it answers, 3 when not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,11 +12,13 @@ from tensor_pool.host.aeron import aeron_dir, media_driver_options
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
+from tensor_pool.transport.aeron_dir import start_hint
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
 from tensor_pool.transport.media_main import serve
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.transport.media import EmbeddedMediaDriver
 
 __all__ = ["media"]
@@ -81,15 +83,15 @@ def _announce(driver: EmbeddedMediaDriver) -> None:
 
 @media.command()
 @config_options
-@format_option("table", "json")
+@format_option()
 @click.pass_context
-def status(ctx: click.Context, *, config: Config, output_format: Literal["table", "json"]) -> None:
+def status(ctx: click.Context, *, config: Config, output_format: OutputFormat) -> None:
     """Say whether a media driver is alive. Exit codes: 0 when it is, 3 when not."""
     directory = aeron_dir(config.aeron)
     facts = _facts(directory, media_driver_status(directory))
     print_record(facts, output_format)
     if not facts["alive"]:
-        click.echo(f"  try: tpool media run --aeron-dir {directory}", err=True)
+        click.echo(f"  try: {start_hint(directory)}", err=True)
     ctx.exit(exit_codes.OK if facts["alive"] else exit_codes.NO_DRIVER)
 
 

@@ -20,11 +20,11 @@ __all__ = ["FiniteFloat", "config_options", "format_option"]
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 
-def format_option(*formats: str, default: str = "table") -> Callable[[CommandT], CommandT]:
-    """Add ``--format`` to a command, which gets it as ``output_format``.
+def format_option(*others: str, default: str = "table") -> Callable[[CommandT], CommandT]:
+    """Add ``--format`` to a command, which gets it as ``output_format``: table, json or jsonl.
 
     Args:
-        formats: What to offer; table, json and jsonl when left out.
+        others: What to offer beside these three, which every command has.
         default: What it is when not given.
 
     Example:
@@ -34,7 +34,7 @@ def format_option(*formats: str, default: str = "table") -> Callable[[CommandT],
         >>> listing.params[0].opts
         ['--format']
     """
-    choice = click.Choice(formats or ("table", "json", "jsonl"))
+    choice = click.Choice(("table", "json", "jsonl", *others))
     return click.option(
         "--format", "output_format", type=choice, default=default, show_default=True, help="How to print."
     )

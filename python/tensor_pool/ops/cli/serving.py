@@ -27,5 +27,9 @@ def serve_until_stopped(service: Driver) -> int:
                 return exit_codes.OK
     if service.error is None:
         return exit_codes.OK  # it was asked to end
+    if isinstance(service.error, NoMediaDriverError):
+        click.echo(f"the driver ended: {service.error.message}", err=True)
+        click.echo("  try: start the media driver, then this again; a supervisor does both", err=True)
+        return exit_codes.NO_DRIVER
     click.echo(f"the driver ended: {service.error} ({raised_at(service.error)})", err=True)
-    return exit_codes.NO_DRIVER if isinstance(service.error, NoMediaDriverError) else exit_codes.PROBLEMS
+    return exit_codes.PROBLEMS

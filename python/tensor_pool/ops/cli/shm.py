@@ -87,7 +87,7 @@ def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_afte
 @shm.command()
 @click.argument("place")
 @click.option("--width", type=click.IntRange(8, 4096), default=64, show_default=True, help="Of the strip.")
-@format_option("table", "json")
+@format_option()
 @config_options
 def inspect(config: Config, output_format: OutputFormat, place: str, width: int) -> None:
     """Show one epoch: its superblock, its pools and its slots.
@@ -115,8 +115,8 @@ def inspect(config: Config, output_format: OutputFormat, place: str, width: int)
         "pools": [_pool_facts(pool) for pool in folder.pools],
         "slots": view,
     }
-    if output_format == "json":
-        print_record(facts, "json")
+    if output_format != "table":
+        print_record(facts, output_format)
         return
     strip = view.pop("strip")
     print_record({"path": folder.path, **facts["superblock"], **view}, "table")

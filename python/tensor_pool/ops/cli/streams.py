@@ -11,8 +11,11 @@ from tensor_pool.ops.cli.asking import listening_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.watching import print_listing, watch_options
 from tensor_pool.ops.model import as_row, read_streams
+from tensor_pool.pool.streams import PRESENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
 
@@ -34,15 +37,29 @@ _WATCHED_COLUMNS: Final = (*_COLUMNS[:7], "drops", *_COLUMNS[7:])
 """What consumers have lost is only known to who listens for a while."""
 
 
+def _columns(*, ended: bool, watch: bool) -> Sequence[str]:
+    columns = _WATCHED_COLUMNS if watch else _COLUMNS
+    return (*columns[:2], "state", *columns[2:]) if ended else columns
+
+
 @click.command()
+@click.option(
+    "--all",
+    "ended",
+    is_flag=True,
+    help="Also those of which only the name is left: they ended, or somebody waits for them.",
+)
 @timeout_option
 @watch_options
 @format_option()
 @config_options
-def streams(config: Config, output_format: OutputFormat, *, timeout_s: float, **watching: Any) -> None:
+def streams(
+    config: Config, output_format: OutputFormat, *, ended: bool, timeout_s: float, **watching: Any
+) -> None:
     """List the streams of the SHM driver: what they carry, how fast, for whom.
 
     Rates come from what producers report once a second; with --watch also what consumers say they lost.
+    A STATE is `live`, `waiting` (for a producer), `ended`, or `named` (asked for, or known from earlier).
 
     \b
     Examples:
@@ -53,10 +70,11 @@ def streams(config: Config, output_format: OutputFormat, *, timeout_s: float, **
 
         def rows() -> list[dict[str, Any]]:
             board.expire(time.monotonic_ns())
-            found = [as_row(row) for row in read_streams(admin, board)]
+            known = read_streams(admin, board)
+            found = [as_row(row) for row in known if ended or row.state in PRESENT]
             return [_for_people(row) for row in found] if output_format == "table" else found
 
-        columns = _WATCHED_COLUMNS if watching["watch"] else _COLUMNS
+        columns = _columns(ended=ended, watch=watching["watch"])
         print_listing(rows, columns, output_format, pause=listener.listen, **watching)
 
 

@@ -13,7 +13,7 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tensor_pool import wire
-from tensor_pool.errors import ClosedError, TensorPoolError
+from tensor_pool.errors import ClosedError, NoMediaDriverError, TensorPoolError
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.runtime import Periodic, StopAgent
 from tensor_pool.transport import OfferResult, retry_for
@@ -61,6 +61,10 @@ _MOST_TURNS: Final = 64
 """Twice what an inbox holds: others than a hostile sender are through by then."""
 _MOST_PENDING: Final = 4096
 _SEND_RETRY_MS: Final = 20
+_CONNECT_AGAIN: Final = (
+    "a connection ends with its media driver: when one runs again (`tpool up`), "
+    "call tensor_pool.connect() anew"
+)
 
 _OF_A_STREAM: Final[tuple[type[Message], ...]] = (
     ShmPoolAnnounce, ConsumerHello, ConsumerConfig, QosConsumer, QosProducer, FrameProgress,
@@ -172,6 +176,12 @@ class ClientAgent:
             StopAgent: The connection is lost.
         """
         self._check_connection()
+        try:
+            return self._work()
+        except NoMediaDriverError as e:  # one that does not answer any more, whatever its heartbeat says
+            raise self._lose(e) from e
+
+    def _work(self) -> int:
         work = self._run_submitted()
         for subscription in tuple(self._subscriptions):
             work += self._take_all(subscription)
@@ -191,9 +201,15 @@ class ClientAgent:
         try:
             self._client.check()
         except TensorPoolError as e:
-            _LOG.error("the connection is lost: %s", e.message)
-            self.lost = e
-            raise StopAgent from e
+            raise self._lose(e) from e
+
+    def _lose(self, error: TensorPoolError) -> StopAgent:
+        """Notes why nothing works any more; with what programs can do, which Aeron does not know."""
+        _LOG.error("the connection is lost: %s", error.message)
+        if isinstance(error, NoMediaDriverError):
+            error = NoMediaDriverError(error.message, where=error.where, hint=_CONNECT_AGAIN)
+        self.lost = error
+        return StopAgent()
 
     def _take_all(self, subscription: Subscription) -> int:
         """Everything that waits, within reason."""

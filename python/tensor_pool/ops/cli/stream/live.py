@@ -103,7 +103,7 @@ def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[tuple
         NoStreamError: There is no such stream. A consumer by name would make one, and wait for its producer.
     """
     with open_pool(config, timeout_s=timeout_s) as pool:
-        found = find_stream(pool.streams(), stream)
+        found = find_stream(pool.streams(ended=True), stream)  # that nobody produces it is said later
         label = f"{found.name} ({found.stream_id})" if found.name else str(found.stream_id)
         with pool.consumer(found.stream_id, start="latest", max_outstanding_seq_gap=0) as consumer:
             yield consumer, label
