@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 
 from tensor_pool.errors import (
+    AeronClientLostError,
     AttachRefusedError,
     BackPressureError,
     ChannelError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AeronClientLostError",
     "__version__",
     # tensors
     "Dtype",

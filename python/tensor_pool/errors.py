@@ -8,6 +8,7 @@
     ├── MalformedMessageError    (ValueError)       bytes that are not the message they claim to be
     ├── TransportError           (ConnectionError)  Aeron could not do what was asked
     │   ├── NoMediaDriverError                      no media driver serves that directory, or it died
+    │   ├── AeronClientLostError                    the media driver gave this process up
     │   ├── ChannelError         (ValueError)       a channel or stream id that Aeron refuses
     │   └── BackPressureError                       the other side does not keep up (policy: raise)
     ├── NoDriverError            (ConnectionError)  no SHM driver answers
@@ -31,6 +32,7 @@ Drops are data, not errors: a consumer counts them by reason in its statistics.
 from __future__ import annotations
 
 __all__ = [
+    "AeronClientLostError",
     "TensorPoolError",
     "ConfigError",
     "SchemaError",
@@ -103,6 +105,10 @@ class TransportError(TensorPoolError, ConnectionError):
 
 class NoMediaDriverError(TransportError):
     """No media driver serves that directory, or it died."""
+
+
+class AeronClientLostError(TransportError):
+    """The media driver gave this process up, silent for seconds as it was; connect again."""
 
 
 class ChannelError(TransportError, ValueError):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from pool_hosts import quick_host
 from tensor_pool.errors import NoMediaDriverError, TensorPoolError
-from tensor_pool.testing import Cluster
+from tensor_pool.testing import Cluster, Process, wait_until
+from tensor_pool.transport import EmbeddedMediaDriver, MediaDriverOptions
+from tensor_pool.transport.counters import read_counters
+
+TPOOL: Final = [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()"]
 
 PROGRAM = """
     out = pool.producer("camera-1", dtype="uint32", shape=(4,))
@@ -94,3 +103,24 @@ def test_a_pool_whose_media_driver_died_raises_at_once(fragile: Cluster) -> None
             while time.monotonic() < deadline:
                 pool.consumer("camera-1")
                 time.sleep(0.1)
+
+
+def test_a_driver_that_was_given_up_ends_at_once(tmp_path: Path) -> None:
+    """Stopped for longer than the media driver waits for its clients; nothing brings the client back."""
+    options = MediaDriverOptions(client_liveness_ms=1_000)
+    with EmbeddedMediaDriver.temporary(options) as media:
+        settings = [f"--set=aeron.dir={media.aeron_dir}", f"--set=shm.shm_base_dir={tmp_path}"]
+        with Process([*TPOOL, "driver", "run", *settings], environ=os.environ) as driver:
+            driver.read_line()
+            os.kill(driver.pid, signal.SIGSTOP)
+            try:
+                wait_until(lambda: given_up(media.aeron_dir), what="the media driver gave the SHM driver up")
+            finally:
+                os.kill(driver.pid, signal.SIGCONT)
+            assert driver.wait(timeout_s=5) == 3
+            assert "start this again" in driver.errors()
+
+
+def given_up(aeron_dir: str) -> int:
+    """How many clients a media driver has given up."""
+    return sum(reading.value for reading in read_counters(aeron_dir) if "liveness timeouts" in reading.label)

@@ -32,7 +32,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
         Error::NoMediaDriver { dir, .. } => (
             &errors::NO_MEDIA_DRIVER,
             Some(format!(
-                "start one with `tpool media run --aeron-dir {dir}`, or give the directory of one that runs"
+                "start one with `tpool up --aeron-dir {dir}`; `tpool media run` does so without an SHM driver"
             )),
         ),
         Error::DriverActive { dir, .. } => (
@@ -52,7 +52,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             (&errors::FORKED, Some(format!("make the {what} in the child, or start processes with `spawn`")))
         }
         Error::ClientLost { .. } => (
-            &errors::TRANSPORT,
+            &errors::AERON_CLIENT_LOST,
             Some(
                 "connect again; a process that was stopped or starved for seconds loses its client"
                     .to_owned(),

@@ -19,6 +19,8 @@ pub static CLOSED: ErrorClass = ErrorClass::new("ClosedError");
 pub static FORKED: ErrorClass = ErrorClass::new("ForkedProcessError");
 /// No media driver, or it died.
 pub static NO_MEDIA_DRIVER: ErrorClass = ErrorClass::new("NoMediaDriverError");
+/// The media driver gave this process up.
+pub static AERON_CLIENT_LOST: ErrorClass = ErrorClass::new("AeronClientLostError");
 /// Aeron refuses a channel.
 pub static CHANNEL: ErrorClass = ErrorClass::new("ChannelError");
 /// Aeron could not do what was asked.

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.errors import ClosedError, NoMediaDriverError, TransportError
+from tensor_pool.errors import AeronClientLostError, ClosedError, NoMediaDriverError, TransportError
 from tensor_pool.runtime import CounterType
 from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.transport import OfferResult
@@ -76,7 +76,7 @@ class Outbox:
     def _is_done(self, data: bytes) -> bool:
         try:
             return self.publication.offer(data) not in _AGAIN
-        except (ClosedError, NoMediaDriverError):
+        except (ClosedError, NoMediaDriverError, AeronClientLostError):
             raise
         except TransportError as e:  # this message can't be sent; the next one can
             self._unsent.add()

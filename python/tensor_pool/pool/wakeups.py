@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SPIN_S", "Bells", "WakeUp"]
 
 SPIN_S: Final[Mapping[str, float]] = {"latency": 0.02, "balanced": 0.0, "eco": 0.0}
-"""How long a consumer looks for the next frame without pause before it falls asleep, by `client.wake_profile`:
+"""How long a consumer looks for the next frame without pause before it sleeps, by `client.wake_profile`:
 with 20 ms it does not sleep between frames from 50 Hz upwards."""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError, ForkedProcessError, NoMediaDriverError
+from tensor_pool.errors import AeronClientLostError, ClosedError, ForkedProcessError, NoMediaDriverError
 from tensor_pool.runtime.agent import StopAgent
 from tensor_pool.runtime.clock import SystemClock
 from tensor_pool.runtime.duty_cycle import DutyCycle
@@ -266,8 +266,9 @@ class AgentRunner(Closing):
             except Exception as e:  # the policy decides
                 self._note(e)
                 errors_in_row += 1
-                # A media driver that died does not come back for the clients that it had.
-                if self._policy.gives_up(errors_in_row) or isinstance(e, NoMediaDriverError):
+                # A media driver that died, or gave this client up, does not come back for it.
+                is_final = isinstance(e, NoMediaDriverError | AeronClientLostError)
+                if is_final or self._policy.gives_up(errors_in_row):
                     _LOG.error("%s stops after %d errors in a row", self.agent.name, errors_in_row)
                     self._error = e
                     return

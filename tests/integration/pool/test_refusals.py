@@ -69,6 +69,26 @@ def test_shared_memory_may_be_forbidden_and_allowed_again(cluster, pool, uri, sa
     assert wait_until(inp.poll).copy()[0] == 2
 
 
+def test_nobody_can_make_a_consumer_open_a_socket(pool):
+    out = pool.producer("socket", dtype="uint32", shape=(4,), slots=8)
+    inp = pool.consumer("socket", wait_s=5)
+    session = inp.session
+    session._hello_timer.next_ns = 2**62
+    forged = ConsumerConfig(
+        out.stream_id,
+        session.consumer_id,
+        use_shm=True,
+        mode=Mode.STREAM,
+        descriptor_stream_id=31_500,
+        descriptor_channel="aeron:udp?endpoint=127.0.0.1:24325",
+    )
+    for config in (forged, msgspec.structs.replace(forged, descriptor_channel="aeron:ipc")):
+        pool._context.submit(lambda config=config: session.agent.send(config))
+    # The second one is heard after the first, and shows that both were.
+    wait_until(lambda: session.streams.private is not None)
+    assert session.streams.private.endpoint == ("aeron:ipc", 31_500)
+
+
 def test_two_producers_of_one_stream(pool, cluster):
     with pool.producer("taken", dtype="uint32", shape=(4,), slots=8) as out:
         other = cluster.run_python(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from scripted_agent import ScriptedAgent
-from tensor_pool.errors import ClosedError, NoMediaDriverError
+from tensor_pool.errors import AeronClientLostError, ClosedError, NoMediaDriverError
 from tensor_pool.runtime import AgentRunner, CounterType, ErrorLog, ErrorPolicy, Spin, StopAgent
 from tensor_pool.runtime.clock import CachedClock, FakeClock
 
@@ -190,12 +190,13 @@ class TestErrors:
         assert runner.wait(WAIT_S)
         assert (agent.cycles, type(runner.error)) == (2, ValueError)
 
-    def test_a_lost_media_driver_ends_it_at_once(self) -> None:
-        agent = ScriptedAgent([NoMediaDriverError("gone")] * 5)
+    @pytest.mark.parametrize("error", [NoMediaDriverError, AeronClientLostError])
+    def test_a_lost_media_driver_ends_it_at_once(self, error: type[Exception]) -> None:
+        agent = ScriptedAgent([error("gone")] * 5)
         runner = AgentRunner(agent, policy=ErrorPolicy(limit=100)).start()
 
         assert runner.wait(WAIT_S)
-        assert (agent.cycles, type(runner.error)) == (1, NoMediaDriverError)
+        assert (agent.cycles, type(runner.error)) == (1, error)
 
     def test_exit_in_an_agent_ends_the_agent_and_nothing_else(self) -> None:
         agent = ScriptedAgent([SystemExit(5), 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.errors import NoMediaDriverError, raised_at
+from tensor_pool.errors import AeronClientLostError, NoMediaDriverError, TransportError, raised_at
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.stop_signals import StopSignals
 
@@ -15,6 +15,12 @@ __all__ = ["serve_until_stopped"]
 
 _LOOK_S: Final = 0.5
 """How often to look whether the service has ended by itself."""
+
+_HINTS: Final[dict[type[TransportError], str]] = {
+    NoMediaDriverError: "start the media driver, then this again; a supervisor does both",
+    AeronClientLostError: "start this again; a supervisor does, when it was stopped or starved for seconds",
+}
+"""What to do about the ends that are nobody's mistake."""
 
 
 def serve_until_stopped(service: Driver) -> int:
@@ -27,9 +33,10 @@ def serve_until_stopped(service: Driver) -> int:
                 return exit_codes.OK
     if service.error is None:
         return exit_codes.OK  # it was asked to end
-    if isinstance(service.error, NoMediaDriverError):
-        click.echo(f"the driver ended: {service.error.message}", err=True)
-        click.echo("  try: start the media driver, then this again; a supervisor does both", err=True)
-        return exit_codes.NO_DRIVER
+    for kind, hint in _HINTS.items():
+        if isinstance(service.error, kind):
+            click.echo(f"the driver ended: {service.error}".partition("\n")[0], err=True)
+            click.echo(f"  try: {hint}", err=True)
+            return exit_codes.NO_DRIVER
     click.echo(f"the driver ended: {service.error} ({raised_at(service.error)})", err=True)
     return exit_codes.PROBLEMS

@@ -78,7 +78,10 @@ class ConsumerStreams(Closing):
             self._listen_for_progress((streams.control_channel, streams.control_stream_id))
 
     def on_config(self, config: ConsumerConfig) -> None:
-        """What the authority assigned; an empty channel assigns nothing, and the shared stream stays."""
+        """What the authority assigned; an empty channel assigns nothing, and the shared stream stays.
+
+        Anybody on the control stream can claim to be the authority: only shared memory is opened for it.
+        """
         self._use_descriptors(_endpoint(config.descriptor_channel, config.descriptor_stream_id))
         if self._options.progress:
             streams = self._context.agent.streams
@@ -129,7 +132,8 @@ class ConsumerStreams(Closing):
 
 
 def _endpoint(channel: str, stream_id: int) -> tuple[str, int] | None:
-    return (channel, stream_id) if channel and stream_id else None
+    is_private = channel.partition("?")[0] == _PRIVATE_CHANNEL
+    return (channel, stream_id) if is_private and stream_id else None
 
 
 def _any_of(ids: range, seed: int) -> int:
