@@ -752,6 +752,14 @@ class Frame:
         """A read-only array over the values, without a copy; ask `still_valid` after using it."""
 
     @property
+    def unmarked_array(self) -> NDArray[Any]:
+        """Like `array`, but not marked read-only, for libraries that know no such mark.
+
+        The memory is read-only all the same, unless the frame is a private copy: writing to it ends the
+        program.
+        """
+
+    @property
     def reader(self) -> RingReader:
         """What it was read with; for other parts of the library."""
 

@@ -110,6 +110,8 @@ def wire_dtype(dtype: DTypeLike | Dtype) -> Dtype:
         >>> wire_dtype("uint16").name, wire_dtype(Dtype.BYTES).name
         ('UINT16', 'BYTES')
     """
+    if dtype is None:  # which NumPy takes for float64
+        raise TensorLayoutError("dtype=None", hint="say what the elements are, such as 'uint16'")
     return dtype if isinstance(dtype, Dtype) else from_numpy(dtype)
 
 

@@ -39,6 +39,10 @@ pub static TENSOR_LAYOUT: ErrorClass = ErrorClass::new("TensorLayoutError");
 pub static FRAME_TOO_LARGE: ErrorClass = ErrorClass::new("FrameTooLargeError");
 /// The producer reused the slot.
 pub static FRAME_OVERWRITTEN: ErrorClass = ErrorClass::new("FrameOverwrittenError");
+/// A lease ended.
+pub static LEASE_LOST: ErrorClass = ErrorClass::new("LeaseLostError");
+/// An argument that can't be.
+pub static CONFIG: ErrorClass = ErrorClass::new("ConfigError");
 /// Claims out of order, twice, or too many.
 pub static CLAIM: ErrorClass = ErrorClass::new("ClaimError");
 

@@ -7,27 +7,19 @@ straight. A consumer's mappings are read-only, which CUDA accepts when it is tol
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tensor_pool._native import RingReader
 
-__all__ = ["HostRegistration", "MappedReader"]
+__all__ = ["HostRegistration"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _READ_ONLY: Final = 0x08  # cudaHostRegisterReadOnly
 _SUCCESS: Final = 0
-
-
-class MappedReader(Protocol):
-    """What has payload pools mapped."""
-
-    def payload_mappings(self) -> Sequence[tuple[int, int, int]]:
-        """Pool id, address and bytes of each."""
-        ...
 
 
 class HostRegistration(Closing):
@@ -40,7 +32,7 @@ class HostRegistration(Closing):
         reader: Whose mappings; kept mapped until `close`.
     """
 
-    def __init__(self, torch: Any, reader: MappedReader) -> None:
+    def __init__(self, torch: Any, reader: RingReader) -> None:
         self.reader = reader
         self._runtime = torch.cuda.cudart()
         self._registered: list[int] = []

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tensor_pool.errors import FrameOverwrittenError
 from tensor_pool.interop.cuda import HostRegistration
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from tensor_pool._native import Frame
 
-    from tensor_pool.interop.cuda import MappedReader
-
-__all__ = ["BorrowedFrame", "from_frame"]
+__all__ = ["from_frame"]
 
 
-class BorrowedFrame(Protocol):
-    """What is needed of a frame."""
-
-    registration: Any
-    """Where the registration of its reader's mappings is kept: one for all frames of a consumer."""
-
-    @property
-    def seq(self) -> int:
-        """Its sequence number."""
-        ...
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """Its values where they lie."""
-        ...
-
-    @property
-    def reader(self) -> MappedReader | None:
-        """What it was read with."""
-        ...
-
-    def copy(self) -> NDArray[Any]:
-        """A private array of its values."""
-        ...
-
-    def still_valid(self) -> bool:
-        """Whether it was whole until now."""
-        ...
-
-
-def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool = True) -> Any:
+def from_frame(frame: Frame, *, device: object | None = None, copy: bool = True) -> Any:
     """A frame as a tensor; see `tensor_pool.Frame.torch`.
 
     Raises:
@@ -58,9 +23,9 @@ def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool
     """
     torch = _import_torch()
     if device is None or torch.device(device).type == "cpu":
-        return torch.from_numpy(frame.copy() if copy else _as_writable(frame.array))
+        return torch.from_numpy(frame.copy()) if copy else _view(torch, frame)
     _register(torch, frame, device)
-    source = torch.from_numpy(_as_writable(frame.array))
+    source = _view(torch, frame)
     # The copy on the device is the private one; it counts only if the frame was whole when it was done.
     tensor = source.to(device, non_blocking=True, copy=True)
     torch.cuda.current_stream(tensor.device).synchronize()
@@ -72,10 +37,10 @@ def from_frame(frame: BorrowedFrame, *, device: object | None = None, copy: bool
     return tensor
 
 
-def _register(torch: Any, frame: BorrowedFrame, device: object) -> None:
+def _register(torch: Any, frame: Frame, device: object) -> None:
     """Makes the memory known to CUDA with the first frame of a ring; costs milliseconds, once."""
     known = frame.registration
-    if frame.reader is None or (known is not None and known.reader is frame.reader):
+    if known is not None and known.reader is frame.reader:
         return
     _check_device(torch, device)
     if known is not None:
@@ -83,17 +48,10 @@ def _register(torch: Any, frame: BorrowedFrame, device: object) -> None:
     frame.registration = HostRegistration(torch, frame.reader)
 
 
-def _as_writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory without the mark "read-only", which PyTorch does not know and would warn of."""
-    if array.size == 0:
-        return array.copy()
-    address = array.__array_interface__["data"][0]
-    nbytes = (
-        sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
-    )
-    memory = (ctypes.c_char * nbytes).from_address(address)
-    memory.owner = array  # keeps the mapping alive as long as the tensor
-    return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+def _view(torch: Any, frame: Frame) -> Any:
+    """A tensor over the frame's memory. PyTorch does not know "read-only", and warns where it is said."""
+    array = frame.unmarked_array
+    return torch.from_numpy(array if array.size else array.copy())
 
 
 def _check_device(torch: Any, device: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import time
 from typing import TYPE_CHECKING, Final, Self
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, ConfigError, NoStreamError
+from tensor_pool.pool.arguments import check_seconds
 from tensor_pool.pool.callbacks import FrameCallback
 from tensor_pool.pool.wakeups import WakeUp
 from tensor_pool.wire.messages import FrameProgressState
@@ -133,6 +133,8 @@ class Consumer(_native.FrameReceiver, Closing):
             0
         """
         self._check_open()
+        if not callable(callback):
+            raise ConfigError(f"callback={callback!r}", hint="a function that takes a frame")
         return FrameCallback(self, callback)
 
     def fileno(self) -> int:
@@ -157,7 +159,7 @@ class Consumer(_native.FrameReceiver, Closing):
             ClosedError: The consumer or its pool was closed.
         """
         session = self._session
-        deadline = time.monotonic() + (timeout or 0.0)
+        deadline = time.monotonic() + (0.0 if timeout is None else check_seconds("timeout", timeout))
         while True:
             while session.progress:
                 tracked = session.progress.pop()
@@ -291,9 +293,7 @@ class Consumer(_native.FrameReceiver, Closing):
         Raises:
             NoStreamError: Nobody produces it within `timeout` seconds.
         """
-        deadline = time.monotonic() + timeout
-        if math.isnan(deadline):
-            raise ConfigError(f"timeout={timeout!r}", hint="a number of seconds")
+        deadline = time.monotonic() + check_seconds("timeout", timeout)
         while not self.mapped:
             self._check_open()
             left_s = deadline - time.monotonic()

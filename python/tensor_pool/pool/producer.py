@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError, MalformedMessageError
+from tensor_pool.errors import ClosedError
+from tensor_pool.pool.arguments import check_count
 from tensor_pool.pool.claim import ClaimObserver
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Producer(_native.FrameSender, Closing):
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 
-        values = np.asarray(array)
+        values = array if isinstance(array, np.ndarray) else np.asarray(memoryview(array))
         kind = values.dtype if dtype is None else dtype
         slot = self.claim(values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True)
         with slot:
@@ -132,6 +133,7 @@ class Producer(_native.FrameSender, Closing):
             data: Its bytes; all blobs of a stream together have at most 64 MiB.
 
         Raises:
+            ConfigError: There is no such type of blob.
             MalformedMessageError: Too much for metadata.
 
         Example:
@@ -145,9 +147,8 @@ class Producer(_native.FrameSender, Closing):
             100000
         """
         self._check_open()
-        if not 0 <= blob_type < 2**32:
-            raise MalformedMessageError(f"blob type {blob_type}", hint="a number from 0 to 4294967295")
-        session, copied = self._session, bytes(data)
+        blob_type = check_count("blob_type", blob_type, least=0, most=2**32 - 1) or 0
+        session, copied = self._session, bytes(memoryview(data))
         session.context.run(lambda: session.blobs.put(blob_type, copied, meta_version=session.meta_version))
 
     @property

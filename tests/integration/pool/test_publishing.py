@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_slips_are_told_by_name_and_change_nothing(out, inp, options, error, sai
     assert out.publish(np.ones(4, "uint8")) == 0
 
 
-@pytest.mark.parametrize("progress", ["cols", 7, []])
+@pytest.mark.parametrize("progress", ["cols", 7, ["rows"]])
 def test_an_unknown_unit_of_progress_is_refused(out, progress):
     with pytest.raises(tp.ConfigError, match="progress="):
         out.claim((4,), "uint8", progress=progress)
@@ -155,6 +156,74 @@ def _newest_version(out: tp.Producer) -> int:
     return frame.meta_version
 
 
+def test_a_flush_that_fails_gives_the_slot_up(pool, name):
+    faults = [OSError("the device is gone"), None]
+
+    def flush(_array: np.ndarray) -> None:
+        fault = faults.pop(0)
+        if fault is not None:
+            raise fault
+
+    out = pool.producer(name, max_bytes=4096, slots=8, flush=flush)
+    with pytest.raises(OSError, match="device is gone"), out.claim((4,), "uint8") as slot:
+        slot.array[...] = 1
+    with out.claim((4,), "uint8") as slot:
+        slot.array[...] = 2
+    assert slot.seq == 1
+    assert (out.stats.frames, out.stats.claims_aborted) == (1, 1)
+
+
+def test_a_slot_whose_lease_ends_says_so_and_is_counted(pool, out, inp):
+    slot = out.claim((4,), "uint8")
+    _lose_lease(out)
+    with pytest.raises(tp.LeaseLostError, match="lease ended while it was filled") as caught:
+        slot.commit()
+    assert "claim the next slot" in caught.value.hint
+    assert slot.finished
+    with out.claim((4,), "uint8") as again:  # the producer has got another lease by itself
+        again.array[...] = 7
+    assert wait_until(inp.poll).copy().tolist() == [7] * 4
+    assert (out.stats.frames, out.stats.claims_aborted) == (1, 1)
+
+
+def test_giving_up_a_slot_works_whatever_became_of_its_ring(out):
+    slot = out.claim((4,), "uint8")
+    _lose_lease(out)
+    slot.abort()
+    with pytest.raises(tp.ClaimError, match="committed or aborted already"):
+        slot.abort()
+    assert out.stats.claims_aborted == 1
+
+
+def test_what_a_block_raises_comes_through(out):
+    with pytest.raises(ZeroDivisionError), out.claim((4,), "uint8"):
+        out.close()
+        raise ZeroDivisionError
+
+
+def _lose_lease(out: tp.Producer) -> None:
+    session = out._session
+    session.context.run(lambda: session.drop_ring("a test"))
+    session.context.submit(lambda: session.open_ring(session.attachment.lease, time.monotonic_ns()))
+
+
+def test_bytes_may_be_published_with_progress(out, inp):
+    out.publish(b"12", progress=True)
+    assert read(inp).tolist() == [49, 50]
+
+
+def test_what_has_no_buffer_is_named(out):
+    with pytest.raises(TypeError, match=r"a list has no buffer to copy from; try: numpy\.asarray"):
+        out.publish([[1, 2]])
+    with pytest.raises(tp.TensorLayoutError, match="dtype=None"):
+        out.claim((4,), None)
+    for blob in (5, None):
+        with pytest.raises(TypeError):
+            out.send_blob(1, blob)
+    with pytest.raises(tp.ConfigError, match="blob_type='x'"):
+        out.send_blob("x", b"a")
+
+
 def test_two_threads_may_publish(out):
     per_thread = 500
 
@@ -191,3 +260,47 @@ def test_what_nobody_asked_about_is_judged_with_the_next_frame(out, inp):
     inp.poll(timeout=5.0)
     inp.close()
     wait_until(lambda: inp.stats.validated == 3, what="the last frame is judged by closing")
+
+
+def test_a_lost_frame_counts_once_however_often_it_is_used(out, inp):
+    out.publish(np.arange(10, dtype="uint8"))
+    frame = inp.poll(timeout=5.0)
+    for _ in range(20):
+        out.publish(np.full(10, 99, "uint8"))
+    uses = [
+        frame.copy,
+        lambda: frame.array,
+        lambda: np.array(frame, copy=True),
+        lambda: np.asarray(frame, dtype="float32"),
+        lambda: np.from_dlpack(frame),
+    ]
+    for use in uses:
+        with pytest.raises(tp.FrameOverwrittenError):
+            use()
+    with pytest.raises(tp.FrameOverwrittenError), frame:
+        pass
+    assert not frame.copy_into(bytearray(80))
+    stats = inp.stats
+    assert (stats.delivered, stats.validated, stats.overwritten) == (1, 0, 1)
+    assert stats.drops_by_reason["changed_while_reading"] == 1
+
+
+def test_what_was_found_whole_once_stays_validated(out, inp):
+    out.publish(np.arange(10, dtype="uint8"))
+    frame = inp.poll(timeout=5.0)
+    assert frame.still_valid()
+    for _ in range(20):
+        out.publish(np.full(10, 99, "uint8"))
+    with pytest.raises(tp.FrameOverwrittenError):
+        frame.copy()
+    stats = inp.stats
+    assert (stats.delivered, stats.validated, stats.overwritten) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "a"])
+def test_a_time_out_is_a_number(inp, timeout):
+    for wait in (inp.poll, inp.poll_progress, inp.wait_for_stream):
+        with pytest.raises((tp.ConfigError, TypeError)):
+            wait(timeout)
+    with pytest.raises(tp.ConfigError, match="callback=5"):
+        inp.on_frame(5)

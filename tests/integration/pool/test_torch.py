@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
-from tensor_pool.interop import torch as interop
 from tensor_pool.testing import wait_until
 
 
@@ -21,14 +20,17 @@ def test_without_pytorch_it_says_what_to_install(monkeypatch):
             pool.consumer("a").poll(timeout=5.0).torch()
 
 
-def test_a_writable_view_is_the_same_memory_and_keeps_it_alive():
-    values = np.arange(24, dtype="int32").reshape(2, 3, 4)[:, ::2, :]
-    values.flags.writeable = False
-    view = interop._as_writable(values)
-    assert view.flags.writeable
-    assert np.shares_memory(view, values)
-    assert (view.dtype, view.strides, view.tolist()) == (values.dtype, values.strides, values.tolist())
-    assert interop._as_writable(np.empty((0, 3), "uint8")).shape == (0, 3)
+def test_an_unmarked_array_is_the_same_memory_and_keeps_it_mapped():
+    with tp.connect(embedded=True) as pool:
+        out = pool.producer("a", dtype="int32", shape=(2, 3, 4), slots=8)
+        out.publish(np.arange(24, dtype="int32").reshape(2, 3, 4))
+        frame = pool.consumer("a").poll(timeout=5.0)
+        view, values = frame.unmarked_array, frame.array
+        assert (view.flags.writeable, values.flags.writeable) == (True, False)
+        assert np.shares_memory(view, values)
+        assert (view.dtype, view.strides) == (values.dtype, values.strides)
+        del frame, values
+    assert view.tolist() == np.arange(24).reshape(2, 3, 4).tolist()
 
 
 @pytest.fixture(scope="module")

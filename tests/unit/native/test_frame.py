@@ -67,7 +67,7 @@ def test_copies_are_checked(pair):
     assert not frame.copy_into(out)
     with pytest.raises(errors.FrameOverwrittenError):
         frame.copy()
-    assert reader.late == 2
+    assert reader.late == 1, "a frame is lost once, however often it is asked for"
 
 
 @pytest.mark.parametrize("size", [100, 1 << 20])

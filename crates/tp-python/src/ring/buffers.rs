@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -91,6 +91,9 @@ impl Incoming {
                     format!("the elements can't travel in a tensor header: {}", failure.value(py)),
                     Some(elements),
                 )
+            } else if failure.is_instance_of::<PyTypeError>(py) {
+                let kind = array.get_type().name().map_or("?".to_owned(), |name| name.to_string());
+                PyTypeError::new_err(format!("a {kind} has no buffer to copy from; try: numpy.asarray(...)"))
             } else {
                 failure
             }

@@ -36,6 +36,8 @@ pub struct Claim {
     array: Mutex<Option<Py<PyAny>>>,
     /// Somebody in Python who follows what becomes of it, and rings the bell in our stead.
     observer: Option<Py<PyAny>>,
+    /// Does the ring belong to a lease, which may end meanwhile?
+    leased: bool,
 }
 
 struct Payload {
@@ -72,12 +74,25 @@ impl Claim {
         };
         let view = View::of(&header.tensor);
         let (finished, array) = (AtomicBool::new(false), Mutex::default());
-        Self { publisher, owner, claim, header, frame, view, payload, finished, array, observer: None }
+        Self {
+            publisher,
+            owner,
+            claim,
+            header,
+            frame,
+            view,
+            payload,
+            finished,
+            array,
+            observer: None,
+            leased: false,
+        }
     }
 
-    /// Has an object in Python told of what happens to the claim; it must not keep the claim.
-    pub(crate) fn observed_by(mut self, observer: Option<Py<PyAny>>) -> Self {
+    /// The claim of a producer with a lease. What happens to it is told to `observer`, which must not keep it.
+    pub(crate) fn leased(mut self, observer: Option<Py<PyAny>>) -> Self {
         self.observer = observer;
+        self.leased = true;
         self
     }
 
@@ -109,22 +124,41 @@ impl Claim {
     }
 
     fn committed(&self, py: Python<'_>, ring: bool) -> PyResult<u64> {
-        self.check(py)?;
+        self.check_writable(py)?;
         let frame = FrameArguments { ring, ..self.frame };
-        self.publisher.with(py, |publisher| {
+        let committed = self.publisher.with(py, |publisher| {
             publisher.ring.commit(&self.claim, &self.header)?;
             publisher.announce(self.claim.seq, self.claim.values_len_bytes, frame);
             Ok(())
-        })?;
-        self.finish(py);
-        Ok(self.claim.seq)
+        });
+        match committed {
+            Err(error) if errors::CLOSED.is_class_of(py, &error) => {
+                self.give_up(py);
+                Err(self.lost(py))
+            }
+            committed => {
+                committed?;
+                self.finish(py);
+                Ok(self.claim.seq)
+            }
+        }
     }
 
-    fn aborted(&self, py: Python<'_>) -> PyResult<()> {
-        self.check(py)?;
-        self.publisher.with(py, |publisher| publisher.abort(&self.claim))?;
+    /// The ring went away under the claim.
+    fn lost(&self, py: Python<'_>) -> PyErr {
+        if !self.leased {
+            return errors::closed(py, "ring writer");
+        }
+        let message =
+            format!("frame {} was lost: the producer's lease ended while it was filled", self.claim.seq);
+        let hint = "claim the next slot: an open producer gets another lease by itself";
+        errors::LEASE_LOST.new_err(py, message, Some(hint))
+    }
+
+    /// Aborts; what became of a ring that is closed already does not matter any more.
+    fn give_up(&self, py: Python<'_>) {
+        self.publisher.abort(&self.claim);
         self.finish(py);
-        Ok(())
     }
 }
 
@@ -183,7 +217,8 @@ impl Claim {
     /// Gives the slot up; its sequence number is skipped.
     fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        this.aborted(py)?;
+        this.check_writable(py)?;
+        this.give_up(py);
         if let Some(observer) = &this.observer {
             observer.call_method1(py, intern!(py, "after_abort"), (slf,))?;
         }
@@ -219,8 +254,17 @@ impl Claim {
     fn __exit__(slf: &Bound<'_, Self>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
         match (slf.get().finished(), kind.is_none()) {
             (true, _) => Ok(()),
-            (false, true) => Self::commit(slf, true).map(drop),
-            (false, false) => Self::abort(slf),
+            (false, true) => Self::commit(slf, true).map(drop).inspect_err(|_| {
+                // The block is over: what could not be committed must not block the next slot.
+                if !slf.get().finished() {
+                    let _ = Self::abort(slf);
+                }
+            }),
+            // What the block raised matters more than what else goes wrong.
+            (false, false) => {
+                let _ = Self::abort(slf);
+                Ok(())
+            }
         }
     }
 
@@ -242,8 +286,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         // A claim that was forgotten must not block the ones behind it.
         if !self.finished.load(Ordering::Acquire) && self.owner.is_current() {
-            self.publisher.abort(&self.claim);
-            Python::attach(|py| self.finish(py));
+            Python::attach(|py| self.give_up(py));
         }
     }
 }

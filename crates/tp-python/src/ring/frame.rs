@@ -30,13 +30,16 @@ pub struct Frame {
     reader: Py<RingReader>,
     /// Is it known whether it was whole after its use (decision M17)?
     judged: AtomicBool,
+    /// Was it counted as lost?
+    dropped: AtomicBool,
     info: OnceLock<Py<PyAny>>,
 }
 
 impl Frame {
     pub(crate) fn new(frame: AnyFrame, reader: Py<RingReader>) -> Self {
         let view = View::of(&frame.record().header.tensor);
-        Self { frame, view, reader, judged: AtomicBool::new(false), info: OnceLock::new() }
+        let (judged, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { frame, view, reader, judged, dropped, info: OnceLock::new() }
     }
 
     /// What it was read with.
@@ -52,6 +55,14 @@ impl Frame {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         valid
+    }
+
+    /// Like `judge`, and a frame that was lost in use counts as a drop, once.
+    fn judge_use(&self, valid: bool) -> bool {
+        if !valid && !self.is_revoked() && !self.dropped.swap(true, Ordering::Relaxed) {
+            self.reader.get().count_drop(DropReason::ChangedWhileReading);
+        }
+        self.judge(valid)
     }
 
     /// What became of a frame whose ring was given up can't be known any more.
@@ -74,7 +85,12 @@ impl Frame {
     /// An error unless the payload may be looked at.
     fn check_readable(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        if self.is_revoked() { Err(self.overwritten(py)) } else { Ok(()) }
+        // What is known to be lost is not handed out. What is handed out may be lost the moment after.
+        if self.is_valid() {
+            return Ok(());
+        }
+        self.judge_use(false);
+        Err(self.overwritten(py))
     }
 
     fn record(&self) -> &FrameRecord {
@@ -100,18 +116,15 @@ impl Frame {
         self.record().header.tensor.extent_bytes() as usize
     }
 
-    /// Copies and checks; counts and tells when the frame was overwritten.
+    /// Copies, checks and judges.
     fn copy_checked(&self, py: Python<'_>, target: &Target) -> bool {
         if self.is_revoked() {
-            return false;
+            return self.judge(false);
         }
         let len = self.len().min(target.len());
         let copy = || self.frame.copy_to(target.bytes(len));
         let whole = if len >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
-        if !whole {
-            self.reader.get().count_drop(DropReason::ChangedWhileReading);
-        }
-        whole && !self.is_revoked()
+        self.judge_use(whole && !self.is_revoked())
     }
 
     fn overwritten(&self, py: Python<'_>) -> PyErr {
@@ -214,13 +227,22 @@ impl Frame {
         unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), false) }
     }
 
+    /// Like `array`, but not marked read-only: for libraries that know no such mark. Writing to it ends the program.
+    #[getter]
+    fn unmarked_array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        this.check_readable(slf.py())?;
+        // SAFETY: as for `array`; the mapping itself is read-only, and writing to it a fault, not a data race.
+        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), true) }
+    }
+
     /// A private array with the frame's values.
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check_readable(py)?;
         let header = &self.record().header;
         let empty = arrays::empty_like(py, &header.tensor, &self.view)?;
         let target = Target::new(&empty.memory, self.extent())?;
-        if self.judge(self.copy_checked(py, &target)) { Ok(empty.array) } else { Err(self.overwritten(py)) }
+        if self.copy_checked(py, &target) { Ok(empty.array) } else { Err(self.overwritten(py)) }
     }
 
     /// Copies as much of the payload as fits into a writable, contiguous buffer, which must have room for all elements;
@@ -228,7 +250,7 @@ impl Frame {
     fn copy_into(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check(py)?;
         let target = Target::new(out, self.extent())?;
-        Ok(self.judge(self.copy_checked(py, &target)))
+        Ok(self.copy_checked(py, &target))
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -238,11 +260,9 @@ impl Frame {
     /// Raises `FrameOverwrittenError` when what was computed can't be trusted (and nothing else was raised).
     #[pyo3(signature = (kind, *_rest))]
     fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
-        if self.still_valid(py)? {
+        self.check(py)?;
+        if self.judge_use(self.is_valid()) {
             return Ok(());
-        }
-        if !self.is_revoked() {
-            self.reader.get().count_drop(DropReason::ChangedWhileReading);
         }
         if kind.is_none() { Err(self.overwritten(py)) } else { Ok(()) }
     }

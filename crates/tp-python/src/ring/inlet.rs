@@ -274,11 +274,15 @@ impl FrameReceiver {
     ///
     /// Raises:
     ///     ClosedError: The consumer or its pool was closed.
+    ///     ConfigError: `timeout` is no number.
     ///     NoStreamError: The stream's authority does not let this consumer use shared memory.
     #[pyo3(signature = (timeout = None))]
     fn poll<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, this) = (slf.py(), slf.get());
         let timeout = timeout.unwrap_or(0.0);
+        if timeout.is_nan() {
+            return Err(errors::CONFIG.new_err(py, "timeout=nan", Some("a number of seconds")));
+        }
         let mut start = None;
         loop {
             let left = timeout - start.map_or(0.0, |start: Instant| start.elapsed().as_secs_f64());

@@ -14,7 +14,6 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBool;
 use tp_core::clock::{monotonic_ns, realtime_ns};
 use tp_core::tensor::{Dtype, MajorOrder};
 
@@ -198,7 +197,8 @@ impl FrameSender {
                 None => slf.call_method0(intern!(py, "_wait_for_writer"))?.cast_into()?,
             };
             match work(&writer) {
-                Err(error) if errors::CLOSED.is_class_of(py, &error) => {
+                // Not any error of that kind: what is published may be something closed, too.
+                Err(error) if errors::CLOSED.is_class_of(py, &error) && writer.get().closed(py) => {
                     slf.call_method1(intern!(py, "_on_closed_writer"), (writer,))?;
                 }
                 done => return done,
@@ -283,7 +283,10 @@ impl FrameSender {
     ) -> PyResult<Bound<'py, Claim>> {
         let (py, this) = (slf.py(), slf.get());
         let (trace_id, stamp_ns) = (whole("trace_id", trace_id)?, this.stamp(timestamp_ns)?);
-        let progress = progress.filter(|progress| !progress.is(PyBool::new(py, false)));
+        let progress = match progress {
+            Some(progress) if progress.is_truthy()? => Some(progress),
+            _ => None,
+        };
         let dtype = this.dtype(dtype)?;
         let shape = parse_shape(shape)?;
         let order: MajorOrder = parse_order(py, order)?;
@@ -299,7 +302,7 @@ impl FrameSender {
             }
             let frame = FrameArguments { timestamp_ns: stamp_ns, meta_version, trace_id, ring: true };
             let claim = writer.get().claim_slot(py, &shape, dtype, order, None, unit, frame)?;
-            Bound::new(py, claim.observed_by(observer))
+            Bound::new(py, claim.leased(observer))
         })?;
         if let Some(observer) = claim.get().observer(py) {
             observer.call_method1(intern!(py, "after_claim"), (&claim,))?;

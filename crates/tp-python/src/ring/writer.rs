@@ -81,13 +81,6 @@ impl Publisher {
             self.ring.ring_all();
         }
     }
-
-    /// Gives a claim up.
-    pub fn abort(&mut self, claim: &tp_core::ring::Claim) -> Result<(), ClaimError> {
-        self.ring.abort(claim)?;
-        count(&self.counts.aborted, 1);
-        Ok(())
-    }
 }
 
 /// There is one writer at a time, and it holds the publisher: no need for an addition that others could disturb.
@@ -95,9 +88,13 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// The publisher, shared with the claims it handed out. None once closed.
+/// The publisher, shared with the claims it handed out.
 #[derive(Clone)]
-pub struct SharedPublisher(Arc<Mutex<Option<Publisher>>>);
+pub struct SharedPublisher {
+    /// None once closed.
+    publisher: Arc<Mutex<Option<Publisher>>>,
+    counts: Arc<PublishCounts>,
+}
 
 impl SharedPublisher {
     /// Runs `work` unless the writer is closed. `work` must not run Python code: see `border::lock`.
@@ -107,7 +104,7 @@ impl SharedPublisher {
         work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError>,
     ) -> PyResult<T> {
         // The guard is gone before anything is raised.
-        let result = lock(py, &self.0).as_mut().map(work);
+        let result = lock(py, &self.publisher).as_mut().map(work);
         translate(py, result)
     }
 
@@ -118,22 +115,23 @@ impl SharedPublisher {
         work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError> + Send,
     ) -> PyResult<T> {
         let result = released(py, || {
-            let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             guard.as_mut().map(work)
         });
         translate(py, result)
     }
 
     fn is_closed(&self, py: Python<'_>) -> bool {
-        lock(py, &self.0).is_none()
+        lock(py, &self.publisher).is_none()
     }
 
-    /// Gives a claim up, if that is still possible.
+    /// Gives a claim up, if that is still possible, and counts it.
     pub fn abort(&self, claim: &tp_core::ring::Claim) {
-        let mut guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(publisher) = guard.as_mut() {
-            let _ = publisher.abort(claim);
+            let _ = publisher.ring.abort(claim);
         }
+        count(&self.counts.aborted, 1);
     }
 }
 
@@ -252,7 +250,10 @@ impl RingWriter {
         let counts = outlet.map(Outlet::counts).unwrap_or_default();
         let publisher = Publisher { ring, descriptors, stamp_descriptors, counts: Arc::clone(&counts) };
         Ok(Self {
-            publisher: SharedPublisher(Arc::new(Mutex::new(Some(publisher)))),
+            publisher: SharedPublisher {
+                publisher: Arc::new(Mutex::new(Some(publisher))),
+                counts: Arc::clone(&counts),
+            },
             owner: OwnerProcess::current(),
             address: address.clone(),
             max_payload_bytes,
@@ -368,14 +369,14 @@ impl RingWriter {
     }
 
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
+    pub(super) fn closed(&self, py: Python<'_>) -> bool {
         !self.owner.is_current() || self.publisher.is_closed(py)
     }
 
     /// Unmaps the ring. Arrays of open claims stay valid, but can't be committed any more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        let publisher = lock(py, &self.publisher.0).take();
+        let publisher = lock(py, &self.publisher.publisher).take();
         released(py, || drop(publisher));
         Ok(())
     }
@@ -428,10 +429,11 @@ pub fn parse_order(py: Python<'_>, order: &str) -> PyResult<MajorOrder> {
 /// A shape: a sequence of numbers, or one number for one dimension.
 pub fn parse_shape(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
     let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(shape.py(), what, None);
-    let dims: Vec<i64> = match shape.extract() {
-        Ok(dims) => dims,
-        Err(failure) => vec![shape.extract().map_err(|_| failure)?],
-    };
+    let dims: Vec<i64> =
+        shape.extract().or_else(|_: PyErr| shape.extract().map(|dim| vec![dim])).map_err(|_: PyErr| {
+            let given = shape.repr().map_or("?".to_owned(), |text| text.to_string());
+            PyTypeError::new_err(format!("shape={given}: whole numbers of up to 31 bits, such as (480, 640)"))
+        })?;
     if dims.len() > MAX_DIMS {
         return Err(refuse(format!("{} dimensions; at most {MAX_DIMS} fit", dims.len())));
     }

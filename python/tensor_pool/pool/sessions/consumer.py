@@ -317,6 +317,7 @@ class ConsumerSession(StreamSession):
             action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
             self._act(action, now_ns)
         self.refusal = None if config.use_shm else _no_shared_memory(self.wish, config.payload_fallback_uri)
+        self.inlet.guided = True  # before there is a stream of its own: not one frame more than it describes
         self.streams.on_config(config)
         self._guide()
 
