@@ -26,6 +26,8 @@ SIZES = [64 * KIB, 640 * KIB, MIB, 8 * MIB]
 FOOTPRINT = 256 * MIB
 """Of a large ring: beyond the last cache of most machines."""
 SMALL_RING = 16
+MIDDLE_RING = 64
+"""Room for a receiver that is slower than its sender, and still in the cache of many machines."""
 LATENCY = {"client.wake_profile": "latency"}
 FIRST_FRAMES = 64
 JULIA = "Julia reference, as published, its authors' machine: 20,145 frames/s, 12.3 GiB/s"
@@ -43,6 +45,7 @@ def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
     shared = {"copy": copy, "frame_bytes": size, "seconds": 1.0}
     plans = {
         f"pool, {SMALL_RING} slots": LinkPlan(link="pool", slots=SMALL_RING, **shared),
+        f"pool, {MIDDLE_RING} slots": LinkPlan(link="pool", slots=MIDDLE_RING, **shared),
         "pool, 256 MiB": LinkPlan(link="pool", slots=slots_of(size), **shared),
         "pool, 256 MiB, latency": LinkPlan(link="pool", slots=slots_of(size), settings=LATENCY, **shared),
     }

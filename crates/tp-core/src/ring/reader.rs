@@ -15,7 +15,7 @@ use crate::sync::AtomicU64;
 use crate::tensor::ProgressUnit;
 
 /// Between two looks at a frame that is being copied.
-const COPY_BLOCK_BYTES: usize = 256 << 10;
+const COPY_BLOCK_BYTES: usize = 64 << 10;
 
 /// A ring, mapped read-only. Cheap to share: borrowed frames keep it alive.
 #[derive(Debug)]
