@@ -204,7 +204,7 @@ fn follow(job: Job, address: &RingAddress, bases: &BaseDirs) -> Tally {
     while cursor.next_seq() < job.frames {
         match cursor.poll(&ring, &drops) {
             Polled::Frame(frame) => check_copy(job, &frame, &mut buffer, &mut tally),
-            Polled::Idle if !ring.doorbell().wait(cursor.bell(), Duration::from_millis(10)) => {
+            Polled::Idle if !ring.doorbell().wait(cursor.bell(&ring), Duration::from_millis(10)) => {
                 cursor.search_again()
             }
             Polled::Idle => {}

@@ -162,7 +162,7 @@ pub unsafe extern "C" fn tp_wait_any(handles: *const *mut CReader, count: usize,
         // SAFETY: as above.
         let readers = handles.iter().map(|handle| unsafe { reader(*handle) });
         let readers = readers.collect::<Result<Vec<_>, Failure>>()?;
-        let bells = readers.iter().map(|reader| (reader.ring.doorbell(), reader.cursor().bell()));
+        let bells = readers.iter().map(|reader| (reader.ring.doorbell(), reader.cursor().bell(&reader.ring)));
         let bells: Vec<_> = bells.collect();
         let rang = doorbell::wait_any(&bells, Duration::from_nanos(timeout_ns));
         if !rang {

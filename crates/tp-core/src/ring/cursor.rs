@@ -90,8 +90,10 @@ const SEARCHES: u32 = 3;
 #[derive(Debug, Default)]
 pub struct Cursor {
     next: u64,
-    /// The doorbell before the last look: wait while it is unchanged.
+    /// The doorbell before the last look that found nothing: wait while it is unchanged.
     bell: u32,
+    /// Was the doorbell looked at before the slot was, the last time?
+    is_bell_fresh: bool,
     /// The doorbell when nothing was found further ahead; looking again before it rings is pointless.
     searched: Option<u32>,
     gaps: u64,
@@ -110,8 +112,18 @@ impl Cursor {
         self.next
     }
 
-    /// The doorbell's word to wait on.
-    pub fn bell(&self) -> u32 {
+    /// The doorbell's word to wait on: while it is unchanged there is nothing to take.
+    pub fn bell<S: Source>(&mut self, source: &S) -> u32 {
+        if !self.is_bell_fresh {
+            // The last look found a frame and did not ask the doorbell. Now in the right order: bell, then slot.
+            let bell = source.bell();
+            let is_there = source
+                .look(self.next)
+                .is_ok_and(|commit| commit.holds(self.next) || commit.seq() > self.next);
+            // Any other word ends the wait at once.
+            self.bell = if is_there { bell.wrapping_sub(1) } else { bell };
+            self.is_bell_fresh = true;
+        }
         self.bell
     }
 
@@ -124,6 +136,7 @@ impl Cursor {
     pub fn seek(&mut self, seq: u64) {
         self.next = seq;
         self.searched = None;
+        self.is_bell_fresh = false;
     }
 
     /// Look ahead at the next poll even if nobody rang: not every producer rings.
@@ -145,10 +158,12 @@ impl Cursor {
         let mut searches_left = SEARCHES;
         for _ in 0..source.nslots() + SPARE_ROUNDS {
             let mut commit = source.look(self.next);
+            self.is_bell_fresh = false;
             if !commit.is_ok_and(|commit| commit.holds(self.next)) {
                 // The doorbell, which the writer changes with every frame, is looked at only now, and then the slot
                 // once more: a frame that is committed after this second look changes the word (decision M18).
                 self.bell = source.bell();
+                self.is_bell_fresh = true;
                 commit = source.look(self.next);
             }
             let commit = match commit {
@@ -201,6 +216,7 @@ impl Cursor {
         }
         // Nothing there: like after a `poll`, only what rings from now on ends a wait.
         self.bell = bell;
+        self.is_bell_fresh = true;
         false
     }
 

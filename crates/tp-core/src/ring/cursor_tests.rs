@@ -99,7 +99,18 @@ fn looking_for_a_frame_takes_and_counts_nothing() {
     // A ring for nothing is told once, not for ever.
     writer.ring(1);
     let rung = reader.doorbell().seen();
-    assert!(cursor.bell() != rung && !cursor.has_next(&reader) && cursor.bell() == rung);
+    assert!(cursor.bell(&reader) != rung && !cursor.has_next(&reader) && cursor.bell(&reader) == rung);
+
+    // The ring of a frame that was taken ends no wait; that of the next one does.
+    publish(&mut writer, &[1]);
+    writer.ring(1);
+    assert!(matches!(cursor.poll(&reader, &drops), Polled::Frame(_)));
+    assert_eq!(cursor.bell(&reader), reader.doorbell().seen());
+    publish(&mut writer, &[1]);
+    publish(&mut writer, &[1]);
+    writer.ring(1);
+    assert!(matches!(cursor.poll(&reader, &drops), Polled::Frame(_)));
+    assert_ne!(cursor.bell(&reader), reader.doorbell().seen(), "one is left");
 }
 
 // req: WIRE-15.21-4

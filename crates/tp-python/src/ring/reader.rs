@@ -78,7 +78,9 @@ impl RingReader {
 
     /// The ring, what was last seen of its bell, and the frame that is looked for.
     pub(super) fn place(&self, py: Python<'_>) -> PyResult<(AnyReader, u32, u64)> {
-        self.with(py, |state| (state.source.clone(), state.cursor.bell(), state.cursor.next_seq()))
+        self.with(py, |state| {
+            (state.source.clone(), state.cursor.bell(&state.source), state.cursor.next_seq())
+        })
     }
 
     /// Fails in a forked child.
@@ -323,7 +325,9 @@ fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f
     if spin.is_nan() {
         return Err(PyValueError::new_err("spin is not a number"));
     }
-    let look = |reader: &&RingReader| reader.with(py, |state| (state.source.clone(), state.cursor.bell()));
+    let look = |reader: &&RingReader| {
+        reader.with(py, |state| (state.source.clone(), state.cursor.bell(&state.source)))
+    };
     let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
     let all_open = || readers.iter().try_for_each(|reader| reader.with(py, |_| ()));
     let start = Instant::now();
