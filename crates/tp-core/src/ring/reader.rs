@@ -14,8 +14,13 @@ use crate::slot::{self, FrameRecord, slot_index};
 use crate::sync::AtomicU64;
 use crate::tensor::ProgressUnit;
 
-/// Between two looks at a frame that is being copied.
-const COPY_BLOCK_BYTES: usize = 64 << 10;
+/// Between two looks at a frame that is being copied. Past the cache each block ends with a wait for its stores.
+const fn copy_block_bytes(locality: Locality) -> usize {
+    match locality {
+        Locality::Cached => 64 << 10,
+        Locality::Streaming => 4 << 20,
+    }
+}
 
 /// A ring, mapped read-only. Cheap to share: borrowed frames keep it alive.
 #[derive(Debug)]
@@ -184,8 +189,9 @@ impl Borrowed {
         let len = out.len().min(self.record.header.values_len_bytes as usize);
         let Some(pool) = self.record.pool else { return true };
         let locality = Locality::for_read(len);
-        for (number, block) in out[..len].chunks_mut(COPY_BLOCK_BYTES).enumerate() {
-            let offset = number * COPY_BLOCK_BYTES;
+        let block_bytes = copy_block_bytes(locality);
+        for (number, block) in out[..len].chunks_mut(block_bytes).enumerate() {
+            let offset = number * block_bytes;
             if offset > 0 && self.ring.peek(self.record.seq).seq() != self.record.seq {
                 return false;
             }
