@@ -25,7 +25,6 @@ def main() -> None:
     arguments = parser.parse_args()
 
     ramp = np.arange(WIDTH).astype("uint8")
-    period_s = 1 / arguments.rate
     with (
         tp.connect() as pool,
         pool.producer(
@@ -37,13 +36,13 @@ def main() -> None:
             metadata={"exposure_ms": 5.0, "serial": "A-17"},
         ) as out,
     ):
-        start = due = time.monotonic()
-        while due - start < arguments.seconds:
+        start = time.monotonic()
+        for number in range(1, round(arguments.rate * arguments.seconds) + 1):
             with out.claim((HEIGHT, WIDTH), "uint8") as slot:
                 np.add(ramp, slot.seq % 256, out=slot.array)  # no copy: drawn where readers look
             if slot.seq == 10 * int(arguments.rate):
                 out.metadata["exposure_ms"] = 8.0  # frames from here on belong to the new version
-            due += period_s
+            due = start + number / arguments.rate
             time.sleep(max(0.0, due - time.monotonic()))
         print(out.stats)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +36,9 @@ QUICK: dict[str, Any] = {
 
 LEASE_S = 0.9
 """How long a lease of `QUICK` lasts without keepalives."""
+
+_ASK_AGAIN_S = 0.25
+"""After how long a client that lives repeats a request."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "separate": {},
@@ -104,6 +109,20 @@ class Ear(Closing):
         publication = self._publications[source]
         wait_until(lambda: publication.connected or not wait, what=f"a listener on {source}")
         publication.offer(message if isinstance(message, bytes) else wire.encode(message))
+
+    def ask(self, request: Message, kind: type[MessageT]) -> MessageT:
+        """The answer to a request, which is repeated until it comes: a young driver is deaf (ADR 7)."""
+        correlation_id = request.correlation_id  # type: ignore[attr-defined]
+        asked_at = -math.inf
+
+        def answers() -> list[MessageT]:
+            nonlocal asked_at
+            if time.monotonic() - asked_at > _ASK_AGAIN_S:
+                self.say(request)
+                asked_at = time.monotonic()
+            return self.all_of(kind, correlation_id=correlation_id)
+
+        return wait_until(answers, what=f"{kind.__name__} to {request}")[0]
 
     def admin(self) -> AdminClient:
         """Asks the driver; belongs to the connection of the ear."""

@@ -141,16 +141,14 @@ def test_a_lease_belongs_to_the_stream_that_was_assigned(host: Cluster, ear: Ear
             role=Role.PRODUCER,
             publish_mode=PublishMode.EXISTING_OR_CREATE,
         )
-        ear.say(request)
-        answer = ear.await_one(ShmAttachResponse, correlation_id=correlation_id)
+        answer = ear.ask(request, ShmAttachResponse)
         assert answer.code is ResponseCode.OK, answer.error_message
         assert answer.stream_id is not None
         assert answer.lease_id is not None
         streams.append(answer.stream_id)
         ids = (answer.lease_id, answer.stream_id, client_id, Role.PRODUCER)
         ear.say(ShmLeaseKeepalive(*ids, client_timestamp_ns=0))
-        ear.say(ShmDetachRequest(correlation_id + 100, *ids))
-        detached = ear.await_one(ShmDetachResponse, correlation_id=correlation_id + 100)
+        detached = ear.ask(ShmDetachRequest(correlation_id + 100, *ids), ShmDetachResponse)
         assert detached.code is ResponseCode.OK, detached.error_message
     assert streams[0] == streams[1] >= 20_000
     with ear.admin() as admin:
