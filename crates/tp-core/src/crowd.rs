@@ -16,6 +16,8 @@ use crate::region::Mapping;
 
 /// So many are woken by the producer itself.
 pub const FEW: u32 = 2;
+/// Stands for a number of sleepers that nobody counted.
+pub const CROWD: usize = usize::MAX;
 /// Wakes every sleeper.
 const ALL: u32 = i32::MAX as u32;
 
@@ -46,21 +48,25 @@ impl CrowdWaker {
         Self { shared: Arc::new(shared), thread: None }
     }
 
-    /// Wakes every sleeper. With a few of them, and for the first crowd, that is done on return.
+    /// Wakes every sleeper. With a few of them, and for the first crowd, that is done on return. How many slept, or
+    /// [`CROWD`] when they were not counted.
     #[inline]
-    pub fn wake_all(&mut self) {
-        if Doorbell::of(&self.shared.ring).wake(FEW) as u32 == FEW {
-            self.wake_others();
-        }
+    pub fn wake_all(&mut self) -> usize {
+        let woken = Doorbell::of(&self.shared.ring).wake(FEW);
+        if woken < FEW as usize { woken } else { woken.saturating_add(self.wake_others()) }
     }
 
-    fn wake_others(&mut self) {
+    fn wake_others(&mut self) -> usize {
         if self.thread.is_some() && self.shared.crowded.load(Ordering::Relaxed) {
             self.shared.give(RING);
-        } else if Doorbell::of(&self.shared.ring).wake(ALL) > 0 {
+            return CROWD;
+        }
+        let woken = Doorbell::of(&self.shared.ring).wake(ALL);
+        if woken > 0 {
             self.shared.crowded.store(true, Ordering::Relaxed);
             self.start();
         }
+        woken
     }
 
     fn start(&mut self) {

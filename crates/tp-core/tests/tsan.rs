@@ -74,7 +74,9 @@ impl Regions {
         let payload = [seq as u8; BYTES];
         seqlock::begin_write(word, seq);
         // SAFETY: the payload is an array.
-        unsafe { self.pool.copy_in(payload_offset(index, STRIDE), payload.as_ptr(), BYTES) };
+        unsafe {
+            self.pool.copy_in(payload_offset(index, STRIDE), payload.as_ptr(), BYTES, Locality::Cached)
+        };
         self.header.store_slot(slot_offset(index), &slot::encode(&header, seq, 1, NSLOTS).unwrap());
         seqlock::commit_write(word, seq);
         let bell = Doorbell::of(&self.header);

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tensor_pool import _native
+from tensor_pool.driver.lock import is_held
 from tensor_pool.driver.registry import Epoch
 from tensor_pool.errors import ConfigError, MalformedMessageError, RegionError, RegionFullError
 from tensor_pool.runtime.faults import fault_point
@@ -124,9 +125,14 @@ class EpochFiles:
             self._make_directory(directory)
 
     def scan(self) -> list[FoundEpoch]:
-        """The epochs that are there; what is left of half-made and half-removed ones is removed."""
+        """The epochs that are there; what is left of half-made and half-removed ones is removed.
+
+        Streams that belong to a living producer without a driver are none of the driver's business.
+        """
         found = []
         for stream_directory in self._numbered(self.directory):
+            if is_held(stream_directory):
+                continue
             for entry in list(_entries(stream_directory)):
                 if _NUMBER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                     found.append(FoundEpoch(int(stream_directory.name), int(entry.name)))
@@ -134,6 +140,18 @@ class EpochFiles:
                     _remove(Path(entry.path))
             _remove_if_empty(stream_directory)
         return sorted(found)
+
+    def check_unheld(self, stream_id: int) -> None:
+        """Refuses a stream that a producer without a driver publishes (decision D16).
+
+        Raises:
+            RegionError: It does.
+        """
+        if is_held(self.directory / str(stream_id)):
+            raise RegionError(
+                f"a producer without a driver publishes stream {stream_id}",
+                hint="close that one, or publish under another id",
+            )
 
     def create(
         self, stream_id: int, number: int, geometry: Geometry, *, allocate: bool, hugepages: bool = False

@@ -95,6 +95,7 @@ class Lifecycle:
         Raises:
             RegionError: The files can't be made; the stream is as it was.
         """
+        self.files.check_unheld(stream.stream_id)
         number = self.streams.take_epoch(now.realtime_ns)
         epoch = self.files.create(stream.stream_id, number, geometry, allocate=allocate, hugepages=hugepages)
         try:

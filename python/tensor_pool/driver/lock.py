@@ -14,7 +14,7 @@ from tensor_pool.errors import RegionError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["BaseDirLock"]
+__all__ = ["BaseDirLock", "is_held"]
 
 _FILE: Final = "driver.lock"
 
@@ -106,6 +106,33 @@ class BaseDirLock(Closing):
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def is_held(directory: Path) -> bool:
+    """Whether some process holds a directory, this one included.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     directory = pathlib.Path(name)
+        ...     with BaseDirLock(directory):
+        ...         is_held(directory)
+        ...     is_held(directory)
+        True
+        False
+    """
+    try:
+        fd = os.open(directory / _FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
 
 
 _held: Final[weakref.WeakSet[BaseDirLock]] = weakref.WeakSet()

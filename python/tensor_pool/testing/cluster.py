@@ -125,6 +125,11 @@ class Process(Closing):
                     pipe.close()
 
 
+def _as_text(value: Any) -> str:
+    """A value as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Cluster(Closing):
     """Media driver and SHM driver as processes of their own, in directories of their own.
 
@@ -191,7 +196,7 @@ class Cluster(Closing):
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None) -> Process:
         """Starts ``tpool`` with these arguments and the cluster's configuration."""
         command = "from tensor_pool.ops.cli import main; main()"
-        settings = [f"--set={key}={value}" for key, value in self.settings.items()]
+        settings = [f"--set={key}={_as_text(value)}" for key, value in self.settings.items()]
         return self._start([sys.executable, "-c", command, *arguments, *settings], environ)
 
     def run_python(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensor_pool as tp
+from pool_hosts import quick_host
 from tensor_pool.host import driverless
 from tensor_pool.testing import wait_until
 from tensor_pool.transport import EmbeddedMediaDriver
@@ -89,3 +91,30 @@ def test_memory_that_nobody_announces_is_let_go(pool, caplog):
     wait_until(lambda: not inp.mapped, 10.0)
     assert not frame.still_valid()
     assert "is closed" not in caplog.text, "what was let go of is not asked how far it is"
+
+
+@pytest.mark.parametrize("recreate", [True, False])
+def test_a_driver_of_the_same_directory_leaves_the_stream_alone(recreate):
+    settings = {"driver__recreate_on_start": recreate, "driver__cleanup_on_exit": True}
+    with quick_host(driver=False, **settings) as host, host.connect(driver=False) as pool:
+        out = produce(pool)
+
+        def files():
+            return sorted(Path(host.directory, "shm").glob("tensorpool-*/*/10000/**/*"))
+
+        before = files()
+        assert len(before) > 2
+        driver = host.start_driver()
+        with host.connect() as other:
+            refused = "a producer without a driver publishes stream 10000"
+            with pytest.raises(tp.AttachRefusedError, match=refused):
+                other.producer(10_000, dtype="uint8", shape=(4,))
+            assert other.producer(10_001, dtype="uint8", shape=(4,)).epoch is not None
+        assert files() == before
+        assert driver.terminate() == 0
+        assert files() == before, "nor when it ends"
+        with pytest.raises(tp.RegionError, match="another producer of stream 10000 without a driver"):
+            produce(pool)
+        inp = pool.consumer(10_000, attach=False, wait_s=10.0)
+        assert out.publish(np.ones(4, "uint8")) == 1
+        assert wait_until(lambda: inp.poll(timeout=1.0)).stream_id == 10_000

@@ -136,8 +136,7 @@ impl Mapping {
     /// # Safety
     /// `from` must be valid for reads of `len` bytes; it may change meanwhile.
     #[inline]
-    pub unsafe fn copy_in(&self, offset: u64, from: *const u8, len: usize) {
-        let locality = Locality::for_write(len, self.len as u64);
+    pub unsafe fn copy_in(&self, offset: u64, from: *const u8, len: usize, locality: Locality) {
         // SAFETY: the target is mapped and writable (checked), the source is the caller's.
         unsafe { racy_copy(self.address_mut(offset, len), from, len, locality) }
     }

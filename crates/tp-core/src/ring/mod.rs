@@ -3,6 +3,7 @@
 mod any;
 mod cursor;
 mod geometry;
+mod heads_up;
 mod keeper;
 mod reader;
 mod snapshot;
@@ -11,6 +12,7 @@ mod writer;
 pub use any::{AlignedBytes, AnyFrame, AnyReader, ReadMode};
 pub use cursor::{Cursor, Polled, Source};
 pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
+pub use heads_up::wait_while_filled;
 pub use keeper::RingKeeper;
 pub use reader::{Borrowed, PrefixRead, RingReader};
 pub use snapshot::SnapshotReader;

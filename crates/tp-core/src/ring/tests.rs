@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::bytes::{get, put};
@@ -514,3 +515,50 @@ fn views_keep_the_mapping_alive() {
 
 #[path = "cursor_tests.rs"]
 mod cursors;
+
+/// Somebody sleeps between frames: from some frame on the bell rings before it is complete.
+#[test]
+fn a_sleeper_is_woken_while_its_frame_is_filled() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        return; // never early where the reader would wait on the writer's only core
+    }
+    let r = ring(8, &[4096]);
+    let (mut writer, reader) = (r.writer(), r.reader());
+    let (header, is_over) = (bytes_header(8), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                reader.doorbell().wait(reader.doorbell().seen(), Duration::from_millis(100));
+            }
+        });
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let rang_early = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            let claim = writer.claim(8, None).unwrap();
+            let before = reader.doorbell().seen();
+            writer.ring_ahead();
+            let rang = reader.doorbell().seen() != before;
+            writer.commit(&claim, &header).unwrap();
+            writer.ring_all();
+            rang
+        })
+        .take_while(|_| Instant::now() < deadline)
+        .any(|rang| rang);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(rang_early, "half a minute of frames, and none was rung for early");
+    });
+}
+
+#[test]
+fn nobody_is_woken_early_where_nobody_sleeps() {
+    let r = ring(8, &[1 << 20]);
+    let (mut writer, reader) = (r.writer(), r.reader());
+    for _ in 0..20 {
+        let claim = writer.claim(8, None).unwrap();
+        let before = reader.doorbell().seen();
+        writer.ring_ahead();
+        assert_eq!(reader.doorbell().seen(), before);
+        writer.commit(&claim, &bytes_header(8)).unwrap();
+        writer.ring_all();
+    }
+}

@@ -6,7 +6,9 @@ use thiserror::Error;
 
 use super::Geometry;
 use super::geometry::{RingAddress, RingFiles};
+use super::heads_up::{self, HeadsUp};
 use crate::clock::monotonic_ns;
+use crate::copy::Locality;
 use crate::crowd::CrowdWaker;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
@@ -123,6 +125,7 @@ pub struct RingWriter {
     next_seq: u64,
     _lock: WriterLock,
     crowd: CrowdWaker,
+    heads_up: HeadsUp,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
     open: std::collections::VecDeque<u64>,
 }
@@ -143,6 +146,7 @@ impl RingWriter {
             // Before the ring is looked at: what another writer does meanwhile would be missed.
             _lock: WriterLock::take(files.header)?,
             crowd: CrowdWaker::new(Arc::clone(&header)),
+            heads_up: HeadsUp::default(),
             header,
             pools,
             largest_stride,
@@ -239,13 +243,26 @@ impl RingWriter {
     pub unsafe fn copy_into_raw(&self, claim: &Claim, offset: u32, from: *const u8, len: usize) {
         let end = offset as usize + len;
         assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
+        let pool = &self.pools[claim.pool];
+        let locality = Locality::for_write(claim.values_len_bytes as usize, pool.len() as u64);
+        let start = payload_offset(claim.index, claim.stride_bytes) + u64::from(offset);
         // SAFETY: the caller's promise.
+        unsafe { pool.copy_in(start, from, len, locality) }
+    }
+
+    /// Copies a whole payload, which others may change meanwhile, and rings ahead shortly before its end.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of as many bytes as were claimed.
+    #[inline]
+    pub unsafe fn copy_all_raw(&mut self, claim: &Claim, from: *const u8) {
+        let len = claim.values_len_bytes as usize;
+        let first = if self.heads_up.matters() { heads_up::bytes_before_ring(len) } else { 0 };
+        // SAFETY: the caller's promise; the second part begins where the first ends.
         unsafe {
-            self.pools[claim.pool].copy_in(
-                payload_offset(claim.index, claim.stride_bytes) + u64::from(offset),
-                from,
-                len,
-            )
+            self.copy_into_raw(claim, 0, from, first);
+            self.ring_ahead();
+            self.copy_into_raw(claim, first as u32, from.add(first), len - first);
         }
     }
 
@@ -288,7 +305,9 @@ impl RingWriter {
     /// Copies one frame in and commits it; its sequence number.
     #[inline]
     pub fn publish(&mut self, payload: &[u8], header: &FrameHeader) -> Result<u64, ClaimError> {
-        self.publish_with(payload.len() as u64, header, |writer, claim| writer.copy_into(claim, 0, payload))
+        // SAFETY: a slice is valid for reads, and all of it is claimed.
+        let copy = |writer: &mut Self, claim: &Claim| unsafe { writer.copy_all_raw(claim, payload.as_ptr()) };
+        self.publish_with(payload.len() as u64, header, copy)
     }
 
     /// Claims, lets `fill` write the payload, commits.
@@ -297,7 +316,7 @@ impl RingWriter {
         &mut self,
         bytes: u64,
         header: &FrameHeader,
-        fill: impl FnOnce(&Self, &Claim),
+        fill: impl FnOnce(&mut Self, &Claim),
     ) -> Result<u64, ClaimError> {
         if let Some(open) = self.open.front() {
             return Err(ClaimError::Open(*open));
@@ -326,8 +345,24 @@ impl RingWriter {
     /// Rings the doorbell for everybody; where many sleep, a thread goes on waking them after this has returned.
     #[inline]
     pub fn ring_all(&mut self) {
-        Doorbell::of(&self.header).raise(monotonic_ns());
-        self.crowd.wake_all();
+        let now_ns = monotonic_ns();
+        Doorbell::of(&self.header).raise(now_ns);
+        let woken = self.crowd.wake_all();
+        self.heads_up.finished(now_ns, woken);
+    }
+
+    /// A frame will soon be complete: wakes who sleeps now rather than then, where that paid off for the one before.
+    #[inline]
+    pub fn ring_ahead(&mut self) {
+        if !self.heads_up.matters() {
+            return;
+        }
+        let now_ns = monotonic_ns();
+        if self.heads_up.is_worth_a_ring(now_ns) {
+            Doorbell::of(&self.header).raise(now_ns);
+            let woken = self.crowd.wake_all();
+            self.heads_up.rang(woken);
+        }
     }
 }
 

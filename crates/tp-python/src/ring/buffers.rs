@@ -148,15 +148,10 @@ impl Incoming {
     }
 
     /// Copies the tensor, or what `pack` made of it, into a claim.
-    pub fn copy_into(&self, writer: &RingWriter, claim: &Claim, packed: Option<&[u8]>) {
-        match packed {
-            Some(bytes) => writer.copy_into(claim, 0, bytes),
-            // SAFETY: a contiguous buffer has this many bytes.
-            None => unsafe {
-                let from = self.buffer.buf_ptr().cast::<u8>().cast_const();
-                writer.copy_into_raw(claim, 0, from, claim.values_len_bytes as usize);
-            },
-        }
+    pub fn copy_into(&self, writer: &mut RingWriter, claim: &Claim, packed: Option<&[u8]>) {
+        let from = packed.map_or(self.buffer.buf_ptr().cast::<u8>().cast_const(), <[u8]>::as_ptr);
+        // SAFETY: as many bytes were claimed as a contiguous buffer has, or as were packed.
+        unsafe { writer.copy_all_raw(claim, from) }
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use tp_core::doorbell::{self, Doorbell};
+use tp_core::doorbell;
+use tp_core::ring::{AnyReader, wait_while_filled};
 
 use super::frame::Frame;
 use super::reader::RingReader;
@@ -203,7 +204,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn wait(&mut self, bell: Doorbell<'_>, seen: u32, timeout: Duration) -> bool {
+    fn wait(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
+        let bell = source.doorbell();
         if !self.spin.is_zero() && self.is_lively {
             let spin = self.spin.min(timeout);
             if doorbell::spin_until(|| bell.seen() != seen, spin) {
@@ -213,6 +215,9 @@ impl Waiting {
             return false;
         }
         let rang = bell.wait(seen, timeout);
+        if rang {
+            wait_while_filled(&[(source, next)]);
+        }
         self.is_lively |= rang;
         rang
     }
@@ -248,11 +253,11 @@ impl FrameReceiver {
 
     fn wait_for_bell(&self, reader: &Bound<'_, RingReader>, timeout_s: f64) -> PyResult<bool> {
         let (py, ring) = (reader.py(), reader.get());
-        let (source, seen, _) = ring.place(py)?;
+        let (source, seen, next) = ring.place(py)?;
         let still_open = || ring.place(py).map(drop);
         let rang = sleep_in_slices(py, timeout_s.min(LONGEST_WAIT_S), still_open, |slice| {
             let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            waiting.wait(source.doorbell(), seen, slice)
+            waiting.wait(&source, next, seen, slice)
         })?;
         if !rang {
             ring.search_again(py)?;

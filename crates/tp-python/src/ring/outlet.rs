@@ -282,6 +282,10 @@ impl FrameSender {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Claim>> {
         let (py, this) = (slf.py(), slf.get());
+        // First of all: readers wake up while this looks at what it was given.
+        if let Some(writer) = this.outlet.writer(py) {
+            writer.get().ring_ahead(py);
+        }
         let (trace_id, stamp_ns) = (whole("trace_id", trace_id)?, this.stamp(timestamp_ns)?);
         let progress = match progress {
             Some(progress) if progress.is_truthy()? => Some(progress),

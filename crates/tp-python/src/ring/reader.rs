@@ -11,7 +11,7 @@ use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::Mapping;
-use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Polled, ReadMode, Source};
+use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Polled, ReadMode, Source, wait_while_filled};
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
@@ -325,22 +325,24 @@ fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f
     if spin.is_nan() {
         return Err(PyValueError::new_err("spin is not a number"));
     }
-    let look = |reader: &&RingReader| {
-        reader.with(py, |state| (state.source.clone(), state.cursor.bell(&state.source)))
-    };
-    let sources = readers.iter().map(look).collect::<PyResult<Vec<_>>>()?;
+    let places = readers.iter().map(|reader| reader.place(py)).collect::<PyResult<Vec<_>>>()?;
     let all_open = || readers.iter().try_for_each(|reader| reader.with(py, |_| ()));
     let start = Instant::now();
     let mut rang = false;
     if spin > 0.0 {
-        let changed = || sources.iter().any(|(source, seen)| source.bell() != *seen);
+        let changed = || places.iter().any(|(source, seen, _)| source.bell() != *seen);
         rang =
             sleep_in_slices(py, spin.min(timeout), all_open, |slice| doorbell::spin_until(changed, slice))?;
     }
     if !rang {
         rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), all_open, |slice| {
-            let bells: Vec<_> = sources.iter().map(|(source, seen)| (source.doorbell(), *seen)).collect();
-            doorbell::wait_any(&bells, slice)
+            let bells: Vec<_> = places.iter().map(|(source, seen, _)| (source.doorbell(), *seen)).collect();
+            let rang = doorbell::wait_any(&bells, slice);
+            if rang {
+                let awaited: Vec<_> = places.iter().map(|(source, _, next)| (source, *next)).collect();
+                wait_while_filled(&awaited);
+            }
+            rang
         })?;
     }
     if !rang {

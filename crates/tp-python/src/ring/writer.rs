@@ -186,7 +186,7 @@ impl RingWriter {
         let large = bytes as usize >= RELEASE_GIL_BYTES;
         let packed = if large { released(py, || incoming.pack()) } else { incoming.pack() };
         let publish = |publisher: &mut Publisher| {
-            let copy = |ring: &tp_core::ring::RingWriter, claim: &_| {
+            let copy = |ring: &mut tp_core::ring::RingWriter, claim: &_| {
                 incoming.copy_into(ring, claim, packed.as_deref());
             };
             let seq = publisher.ring.publish_with(bytes, &header, copy)?;
@@ -194,6 +194,13 @@ impl RingWriter {
             Ok(seq)
         };
         if large { self.publisher.with_released(py, publish) } else { self.publisher.with(py, publish) }
+    }
+
+    /// Wakes sleeping readers for a frame that is about to be claimed and soon complete.
+    pub fn ring_ahead(&self, py: Python<'_>) {
+        if let Some(publisher) = lock(py, &self.publisher.publisher).as_mut() {
+            publisher.ring.ring_ahead();
+        }
     }
 
     /// Takes the next slot, or that of `seq`.
