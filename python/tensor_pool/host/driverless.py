@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import Event, Ids, StreamWish
     from tensor_pool.runtime import Clock
     from tensor_pool.wire import Message
-    from tensor_pool.wire.messages import ShmPoolAnnounce
+    from tensor_pool.wire.messages import ShmDriverShutdown, ShmLeaseRevoked, ShmPoolAnnounce
 
 __all__ = ["OwnedStream"]
 
@@ -172,6 +172,22 @@ class OwnedStream(Attachment):
         session_id: int | None = None,  # noqa: ARG002
     ) -> list[Event]:
         """Its own announces come back to it; nobody else's matter."""
+        return []
+
+    def on_shutdown(
+        self,
+        notice: ShmDriverShutdown,  # noqa: ARG002 - whatever driver that was
+        now_ns: int,  # noqa: ARG002
+    ) -> list[Event]:
+        """A driver that serves other streams of the host goes; this one was never its."""
+        return []
+
+    def on_revoked(
+        self,
+        notice: ShmLeaseRevoked,  # noqa: ARG002 - nobody gave it a lease
+        now_ns: int,  # noqa: ARG002
+    ) -> list[Event]:
+        """Nobody can take away what nobody gave."""
         return []
 
     def detach(self) -> list[Message]:
