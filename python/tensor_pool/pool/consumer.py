@@ -67,6 +67,7 @@ class Consumer(_native.FrameReceiver, Closing):
         self._bells = bells
         self._on_close = on_close
         self._wake_up: WakeUp | None = None
+        self._callback: FrameCallback | None = None
         self._closed = False
         self._last_described: tuple[int, int] | None = None
 
@@ -123,6 +124,10 @@ class Consumer(_native.FrameReceiver, Closing):
     def on_frame(self, callback: Callable[[Frame], object]) -> FrameCallback:
         """Calls a function with each frame, from a thread of its own, until what is returned is closed.
 
+        Raises:
+            ClosedError: The consumer was closed.
+            ConfigError: It calls another function already, or that is no function.
+
         Example:
             >>> import numpy as np, queue, tensor_pool as tp
             >>> seen = queue.Queue()
@@ -135,7 +140,13 @@ class Consumer(_native.FrameReceiver, Closing):
         self._check_open()
         if not callable(callback):
             raise ConfigError(f"callback={callback!r}", hint="a function that takes a frame")
-        return FrameCallback(self, callback)
+        if self._callback is not None and self._callback.is_running:
+            raise ConfigError(
+                "the consumer calls a function already: each frame would go to one of the two",
+                hint="close what on_frame returned, or make another consumer of the stream",
+            )
+        self._callback = FrameCallback(self, callback)
+        return self._callback
 
     def fileno(self) -> int:
         """A descriptor that is readable when there may be a frame: for select, poll, epoll and event loops.

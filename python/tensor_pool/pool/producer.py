@@ -174,7 +174,8 @@ class Producer(_native.FrameSender, Closing):
             if left_s > 0 and session.has_consumers:
                 time.sleep(left_s)
             self._closed = True
-            self._session.context.run(self._session.close)
+            session.metadata.close()
+            session.context.run(session.close)
             self._on_close(self)
 
     def _check_open(self) -> None:

@@ -224,6 +224,31 @@ def test_what_has_no_buffer_is_named(out):
         out.send_blob("x", b"a")
 
 
+def test_a_mask_is_not_lost_silently(out, inp):
+    masked = np.ma.masked_array(np.arange(4, dtype="uint32"), mask=[0, 1, 0, 0])
+    with pytest.raises(tp.TensorLayoutError, match="would lose its mask") as caught:
+        out.publish(masked)
+    assert "filled" in caught.value.hint
+    out.publish(masked.filled(7))
+    assert inp.poll(timeout=5.0).copy().tolist() == [0, 7, 2, 3]
+    out.publish(np.arange(4, dtype="uint32").view(np.recarray))  # other subclasses hide nothing
+    assert inp.poll(timeout=5.0).copy().tolist() == [0, 1, 2, 3]
+
+
+def test_metadata_of_a_closed_producer_can_only_be_read(out):
+    out.metadata["serial"] = "A-17"
+    out.close()
+    changes = [
+        lambda: out.metadata.update(serial="B-1"),
+        lambda: out.metadata.pop("serial"),
+        lambda: out.metadata.clear(),
+    ]
+    for change in changes:
+        with pytest.raises(tp.ClosedError, match="closed"):
+            change()
+    assert out.metadata["serial"] == "A-17"
+
+
 def test_two_threads_may_publish(out):
     per_thread = 500
 

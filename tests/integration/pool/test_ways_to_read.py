@@ -319,3 +319,15 @@ def test_a_consumer_without_a_stream_says_what_to_try(pool):
     with pytest.raises(tp.NoStreamError, match="nobody produces stream 'absent'") as caught:
         pool.consumer("absent", wait_s=0.1)
     assert "tpool streams" in caught.value.hint
+
+
+def test_frames_go_to_one_function_at_a_time(pool, out):
+    seen = queue.Queue()
+    inp = pool.consumer(out.name)
+    first = inp.on_frame(lambda frame: seen.put(("first", value_of(frame))))
+    with pytest.raises(tp.ConfigError, match="calls a function already"):
+        inp.on_frame(print)
+    first.close()
+    with inp.on_frame(lambda frame: seen.put(("second", value_of(frame)))):
+        publish(out, 3)
+        assert seen.get(timeout=5.0) == ("second", 3)

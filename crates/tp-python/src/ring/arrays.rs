@@ -28,6 +28,17 @@ pub fn load(py: Python<'_>) -> PyResult<()> {
     numpy(py).map(drop)
 }
 
+/// Is it one of NumPy's masked arrays? Their buffer shows what the mask hides.
+pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
+    let py = object.py();
+    // SAFETY: NumPy's type lives as long as the interpreter; the object is alive.
+    let is_subclass = unsafe {
+        let array_type = get_type_object(py, NpyTypes::PyArray_Type);
+        object.get_type_ptr() != array_type && PyArray_Check(py, object.as_ptr()) != 0
+    };
+    is_subclass && object.hasattr(intern!(py, "mask")).unwrap_or(false)
+}
+
 /// NumPy's name of an element type.
 pub const fn dtype_name(dtype: Dtype) -> &'static str {
     match dtype {

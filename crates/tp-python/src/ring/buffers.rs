@@ -82,6 +82,10 @@ impl Incoming {
         let refuse = |what: String, hint: Option<&str>| errors::TENSOR_LAYOUT.new_err(py, what, hint);
         let reshape = "reshape it: 1 to 8 dimensions fit into a tensor header";
         let elements = "use a bool, integer or float type of up to 64 bits in native byte order, or view the bytes as uint8";
+        if arrays::is_masked(array) {
+            let hint = "publish array.filled(...), and the mask as a stream of its own if readers need it";
+            return Err(refuse("a masked array would lose its mask".into(), Some(hint)));
+        }
         let buffer = buffer_of(array).map_err(|failure| {
             if is_scalar(array) {
                 refuse("0 dimensions".into(), Some(reshape))

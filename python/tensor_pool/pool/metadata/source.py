@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_pool.errors import MalformedMessageError
+from tensor_pool.errors import ClosedError, MalformedMessageError
 from tensor_pool.pool.metadata.attributes import MetadataValue, read_attribute, to_attribute
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import ClockDomain, DataSourceAnnounce, DataSourceMeta, MetaAttribute
@@ -112,6 +112,7 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
         self._sealed: tuple[MetaAttribute, ...] = ()
         self._unsent: deque[tuple[int, tuple[MetaAttribute, ...]]] = deque()
         self._current: DataSourceMeta | None = None
+        self._closed = False
         self._attributes = {
             CLOCK_DOMAIN: to_attribute(CLOCK_DOMAIN, clock_domain.name.lower()),
             CLOCK_OFFSET: to_attribute(CLOCK_OFFSET, realtime_offset_ns),
@@ -138,6 +139,7 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
     def __delitem__(self, key: str) -> None:
         _refuse_ours(key)
         with self._lock:
+            self._check_open()
             attributes = dict(self._attributes)
             del attributes[key]
             self._attributes = attributes
@@ -150,10 +152,15 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
     def clear(self) -> None:
         """Forgets everything but what says which clock it is."""
         with self._lock:
+            self._check_open()
             kept = {key: value for key, value in self._attributes.items() if key in _OURS}
             if len(kept) != len(self._attributes):
                 self._attributes = kept
                 self._mark_changed()
+
+    def close(self) -> None:
+        """From now on nothing can be written: nobody would be told."""
+        self._closed = True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
@@ -232,12 +239,17 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
             self._check_key(key)
         added = {key: to_attribute(key, value) for key, value in values.items()}
         with self._lock:
+            self._check_open()
             attributes = self._attributes | added
             self._check_size(attributes)
             if attributes != self._attributes:
                 # Replaced, never changed in place: other threads may be reading the old one.
                 self._attributes = attributes
                 self._mark_changed()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the producer was closed, and with it its metadata")
 
     def _mark_changed(self) -> None:
         self._dirty = True
