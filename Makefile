@@ -72,7 +72,7 @@ test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the lo
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
 	@tools/say "running the Python tests"
-	@pytest
+	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 ##@ Measuring
 
