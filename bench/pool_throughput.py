@@ -28,6 +28,7 @@ FOOTPRINT = 256 * MIB
 SMALL_RING = 16
 MIDDLE_RING = 64
 """Room for a receiver that is slower than its sender, and still in the cache of many machines."""
+LARGE = "256 MiB"
 LATENCY = {"client.wake_profile": "latency"}
 FIRST_FRAMES = 64
 JULIA = "Julia reference, as published, its authors' machine: 20,145 frames/s, 12.3 GiB/s"
@@ -41,18 +42,16 @@ def slots_of(size: int) -> int:
 
 
 def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
-    """Who is compared. The peers reuse few buffers, so the pool is measured with a small ring as well."""
+    """Who is compared: with few buffers, which stay in the cache, and with many, for receivers that fall behind."""
     shared = {"copy": copy, "frame_bytes": size, "seconds": 1.0}
-    plans = {
-        f"pool, {SMALL_RING} slots": LinkPlan(link="pool", slots=SMALL_RING, **shared),
-        f"pool, {MIDDLE_RING} slots": LinkPlan(link="pool", slots=MIDDLE_RING, **shared),
-        "pool, 256 MiB": LinkPlan(link="pool", slots=slots_of(size), **shared),
-        "pool, 256 MiB, latency": LinkPlan(link="pool", slots=slots_of(size), settings=LATENCY, **shared),
-    }
+    buffers = {f"{SMALL_RING} slots": SMALL_RING, f"{MIDDLE_RING} slots": MIDDLE_RING, LARGE: slots_of(size)}
+    plans = {f"pool, {name}": LinkPlan(link="pool", slots=slots, **shared) for name, slots in buffers.items()}
+    plans[f"pool, {LARGE}, latency"] = LinkPlan(link="pool", slots=slots_of(size), settings=LATENCY, **shared)
     if peers_installed():
         plans |= {
-            "iceoryx2, spinning": LinkPlan(link="iceoryx2", wait="spin", slots=SMALL_RING, **shared),
-            "iceoryx2, listener": LinkPlan(link="iceoryx2", slots=SMALL_RING, **shared),
+            f"iceoryx2, {name}{how}": LinkPlan(link="iceoryx2", wait=wait, slots=slots, **shared)
+            for name, slots in buffers.items()
+            for wait, how in (("sleep", ""), ("spin", ", spinning"))
         }
         if copy:
             plans["ZeroMQ, ipc"] = LinkPlan(link="zmq", slots=SMALL_RING, **shared)
@@ -77,16 +76,16 @@ def measure(results: Results, size: int, *, copy: bool, rounds: int) -> dict[str
     rows = [row(name, report.frames_per_s, size, report) for name, report in reports.items()]
     if copy:
         copies = [memcpy(size, slots_of(size)) for _ in range(rounds)]
-        rows.append(row("memcpy, 256 MiB", max(rate for rate, _ in copies), size))
+        rows.append(row(f"memcpy, {LARGE}", max(rate for rate, _ in copies), size))
         if size == MIB:
             # By CPU time: both ends run at once, and with other programs they share cores and memory.
-            plain_us, large = min(cpu_us for _, cpu_us in copies), reports["pool, 256 MiB"]
+            plain_us, large = min(cpu_us for _, cpu_us in copies), reports[f"pool, {LARGE}"]
             of_memcpy = "of memcpy's speed (CPU time)"
             results.add(
-                f"1 MiB, 256 MiB ring: publish, {of_memcpy}", plain_us / large.send_cpu_us, "x", at_least=0.9
+                f"1 MiB, {LARGE} ring: publish, {of_memcpy}", plain_us / large.send_cpu_us, "x", at_least=0.9
             )
             results.add(
-                f"1 MiB, 256 MiB ring: read, {of_memcpy}", plain_us / large.receive_cpu_us, "x", at_least=0.9
+                f"1 MiB, {LARGE} ring: read, {of_memcpy}", plain_us / large.receive_cpu_us, "x", at_least=0.9
             )
     if size == 640 * KIB:
         title += f"\n  ({JULIA})"
@@ -112,7 +111,7 @@ def judge(results: Results, reports: dict[str, LinkReport], *, copy: bool) -> No
         results.add("1 MiB copy, frames/s: pool / iceoryx2", ours / peer, "x", at_least=1.0)
     else:
         results.add("1 MiB loan, frames/s: pool / iceoryx2", ours / peer, "x", at_least=1.3)
-        other, own = reports["iceoryx2, listener"], reports["pool, 256 MiB"]
+        other, own = reports[f"iceoryx2, {SMALL_RING} slots"], reports[f"pool, {LARGE}"]
         results.add("1 MiB loan, CPU time to send: iceoryx2 / pool", other.send_cpu_us / own.send_cpu_us, "x")
         results.add(
             "1 MiB loan, CPU time to receive: iceoryx2 / pool", other.receive_cpu_us / own.receive_cpu_us, "x"

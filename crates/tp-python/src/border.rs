@@ -12,7 +12,7 @@ use tp_aeron::OwnerProcess;
 use tp_core::copy::{Locality, racy_copy};
 
 /// Signals are looked for at least this often inside a call that waits.
-const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Longer time-outs than this mean for ever.
 const LONGEST_TIMEOUT_S: f64 = 1e9;
 /// Between two looks at what is waited for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.transport import (
     AeronClient,
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tensor_pool.transport import ChannelDefaults, MediaDriver
 
 __all__ = ["aeron_dir", "channel_defaults", "connect", "media_driver_options", "open_media_driver"]
+
+_IDLE_SLEEP_MS: Final = 30
+"""The longest sleep of a client's own thread: how late it may notice the media driver's answer after a rest."""
 
 
 def aeron_dir(section: AeronSection) -> str:
@@ -82,5 +85,6 @@ def connect(section: AeronSection, *, name: str | None = None) -> AeronClient:
         aeron_dir(section),
         name=name,
         driver_timeout_ms=section.driver_timeout_ms,
+        idle_sleep_ms=_IDLE_SLEEP_MS,
         channel_defaults=channel_defaults(section),
     )

@@ -8,6 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from tensor_pool.pool.sessions.session import SessionContext
 from tensor_pool.runtime import SystemClock
 from tensor_pool.transport import AeronPublication
 from tensor_pool.transport.drain import Drain
+from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, QosConsumer, QosProducer
 
 if TYPE_CHECKING:
     from tensor_pool.pool.sessions.attachment import Attachment
@@ -35,7 +37,7 @@ __all__ = ["connect"]
 _ANSWER_S: Final = 0.2
 _ANSWER_SOON_MS: Final = 50
 
-_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 10.0), "balanced": (0.5, 20.0), "eco": (2.0, 50.0)}
+_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 10.0), "balanced": (0.5, 30.0), "eco": (2.0, 50.0)}
 """The shortest and the longest pause between two looks at Aeron's streams."""
 
 
@@ -130,7 +132,9 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
     drain = resources.enter_context(
         Drain(client, name="pool drain", shortest_pause_ms=shortest_ms, longest_pause_ms=longest_ms)
     )
-    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=drain.subscribe)
+    # What everybody says once a second about themselves is looked at with whatever comes next, within 0.1 s.
+    subscribe = partial(drain.subscribe, quiet=(QosConsumer, QosProducer, DataSourceAnnounce, DataSourceMeta))
+    agent = ClientAgent(drain.client, config.streams, clock=SystemClock(), subscribe=subscribe)
     feeds = resources.enter_context(DescriptorFeeds(drain.descriptors))
     runner = make_runner(config.agents, agent, bell=drain)
     resources.enter_context(runner)
