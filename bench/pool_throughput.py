@@ -42,7 +42,7 @@ def slots_of(size: int) -> int:
 
 
 def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
-    """Who is compared: with few buffers, which stay in the cache, and with many, for receivers that fall behind."""
+    """Who is compared: with few buffers, which stay in the cache, and with many, for who falls behind."""
     shared = {"copy": copy, "frame_bytes": size, "seconds": 1.0}
     buffers = {f"{SMALL_RING} slots": SMALL_RING, f"{MIDDLE_RING} slots": MIDDLE_RING, LARGE: slots_of(size)}
     plans = {f"pool, {name}": LinkPlan(link="pool", slots=slots, **shared) for name, slots in buffers.items()}

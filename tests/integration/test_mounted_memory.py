@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pool_hosts import Ear, quick_host
 from tensor_pool import _native, errors
+from tensor_pool.testing import wait_until
 
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
@@ -31,8 +33,11 @@ def mounted(kind: str, options: str, at: Path):
 @pytest.fixture
 def hugetlbfs(tmp_path):
     before = HUGE_PAGES.read_text()
-    HUGE_PAGES.write_text(str(int(before) + 8))
+    wanted = int(before) + 24
+    HUGE_PAGES.write_text(str(wanted))
     try:
+        if int(HUGE_PAGES.read_text()) < wanted:
+            pytest.skip("the kernel finds no room for huge pages")
         with mounted("hugetlbfs", "pagesize=2M", tmp_path / "huge") as directory:
             yield directory
     finally:
@@ -58,6 +63,37 @@ def test_rings_on_huge_pages(hugetlbfs):
         assert (frame.seq, int(frame.array.min()), int(frame.array.max())) == (5, 5, 5)
         assert not reader.wait(0.001)
         reader.close()
+
+
+@needs_root
+@pytest.mark.req("WIRE-15.22-7", "WIRE-15.22-8")
+def test_a_driver_serves_and_starts_again_on_huge_pages(hugetlbfs):
+    base = hugetlbfs / "pool"
+    base.mkdir(mode=0o700)
+    with quick_host(shm__shm_base_dir=str(base)) as host, host.connect() as pool:
+        out = pool.producer("camera-1", dtype="uint8", shape=(1 << 20,), slots=2, hugepages=True)
+        (ring,) = base.glob("tensorpool-*/default/*/*/1.pool")
+        assert ring.stat().st_size % (2 << 20) == 0
+        follower = host.run_python(
+            """
+            inp = pool.consumer("camera-1")
+            print("ready")
+            for frame in inp:
+                print(frame.copy().max(), frame.info.epoch)
+            """
+        )
+        assert follower.read_line() == "ready"
+        wait_until(lambda: out.stats.consumers)
+        out.publish(np.full(1 << 20, 3, "uint8"))
+        assert follower.read_line() == f"3 {out.epoch}"
+        stream_id, before = out.stream_id, out.epoch
+        host.driver.kill()
+        host.start_driver()
+        wait_until(lambda: out.epoch not in (None, before))
+        assert (out.stream_id, out.epoch > before) == (stream_id, True)
+        with Ear(host) as ear, ear.admin() as admin:
+            assert [stream.name for stream in admin.streams()] == ["camera-1"]
+            assert admin.status().free_bytes is None
 
 
 @needs_root

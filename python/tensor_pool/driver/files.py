@@ -238,12 +238,12 @@ class EpochFiles:
             return None
 
     def free_bytes(self) -> int | None:
-        """What is left on the file system."""
+        """What is left on the file system; None where it does not tell, as hugetlbfs."""
         try:
             status = os.statvfs(self.directory)
         except OSError:
             return None
-        return status.f_bavail * status.f_frsize
+        return status.f_bavail * status.f_frsize if status.f_blocks else None
 
     @property
     def has_hugepages(self) -> bool:

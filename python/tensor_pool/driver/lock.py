@@ -55,8 +55,9 @@ class BaseDirLock(Closing):
         while (fd := self._open_locked(directory)) is None:
             pass  # removed between opening and locking it: another must be made
         self._fd: int | None = fd
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # hugetlbfs has no `write`; the lock holds without a name
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         _held.add(self)
         _watch_forks()
 

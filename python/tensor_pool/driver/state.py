@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from tensor_pool.driver.small_files import read_small, write_small
 from tensor_pool.runtime.faults import fault_point
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class StateFile:
         """
         try:
             with self._path.open("rb") as file:
-                content = file.read(_LARGEST)
+                content = read_small(file.fileno(), _LARGEST)
             return msgspec.json.decode(content, type=StateRecord)
         except FileNotFoundError:
             return StateRecord()
@@ -83,12 +84,12 @@ class StateFile:
         """
         fault_point("driver.before_state")
         temporary = self._path.with_suffix(".new")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(msgspec.json.encode(record))
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                write_small(fd, msgspec.json.encode(record))
+            finally:
+                os.close(fd)
             temporary.rename(self._path)
         except OSError:
             with contextlib.suppress(OSError):

@@ -170,6 +170,15 @@ def test_unknown_facts_are_no_problem() -> None:
     assert {finding.status for finding in examine(vague)} == {"ok"}
 
 
+def test_a_file_system_of_huge_pages_is_as_large_as_their_number() -> None:
+    unlimited = SharedMemory(file_system="hugetlbfs", total_bytes=0, free_bytes=0, mode=0o700)
+    pages = Hugepages(configured=8, free=8, mounts=("/dev/hugepages",))
+    machine = msgspec.structs.replace(HEALTHY, shared_memory=unlimited, hugepages=pages)
+    findings = {finding.check: finding for finding in examine(machine)}
+    assert "shared memory size" not in findings
+    assert {finding.status for finding in findings.values()} == {"ok"}
+
+
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (5 << 40, "5 TiB")]
 )

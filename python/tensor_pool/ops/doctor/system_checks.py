@@ -75,6 +75,8 @@ def check_size(machine: Machine) -> Finding | None:
     shm, name = machine.shared_memory, "shared memory size"
     if not shm.exists:
         return None  # said already
+    if shm.file_system == "hugetlbfs" and shm.total_bytes == 0:
+        return None  # no limit of its own: the number of huge pages is one
     found = f"{human_bytes(shm.free_bytes)} free of {human_bytes(shm.total_bytes)}"
     if 0 < shm.total_bytes <= _CONTAINER_DEFAULT:
         return problem(
