@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["aeron_dir", "channel_defaults", "connect", "media_driver_options", "open_media_driver"]
 
 _IDLE_SLEEP_MS: Final = 30
-"""The longest sleep of a client's own thread: how late it may notice the media driver's answer after a rest."""
+"""The longest sleep of a client's own thread: how late it may hear the media driver after a rest."""
 
 
 def aeron_dir(section: AeronSection) -> str:
