@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_pool import _native
 from tensor_pool.driver.files import EpochFiles, FoundEpoch
-from tensor_pool.driver.lock import BaseDirLock
+from tensor_pool.driver.lock import BaseDirLock, is_held
 from tensor_pool.driver.registry import next_epoch
-from tensor_pool.errors import ConfigError, TensorPoolError
+from tensor_pool.errors import ConfigError, RegionError, TensorPoolError
 from tensor_pool.pool.mapping import announce_ring, ring_address
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS, Attachment, AttachmentState
 from tensor_pool.pool.sessions.lease import Granted, Lease, Refused
@@ -113,6 +113,11 @@ class OwnedStream(Attachment):
         )
         self._files.prepare()
         directory = self._directory
+        if directory.exists() and is_held(self._files.directory):
+            raise RegionError(
+                f"the SHM driver of {self._files.directory} serves stream {wish.stream_id}",
+                hint="leave out attach=False, or publish under another id",
+            )
         self._lock = self._take(directory)
         older = [int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal()]
         number = next_epoch(max(older, default=0), self._clock.realtime_ns())

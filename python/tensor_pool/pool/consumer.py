@@ -13,7 +13,7 @@ from tensor_pool.errors import ClosedError, ConfigError, NoStreamError
 from tensor_pool.pool.arguments import check_seconds
 from tensor_pool.pool.callbacks import FrameCallback
 from tensor_pool.pool.wakeups import WakeUp
-from tensor_pool.wire.messages import FrameProgressState
+from tensor_pool.wire.messages import FrameProgressState, Mode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -206,19 +206,21 @@ class Consumer(_native.FrameReceiver, Closing):
         self.judge_last()
         session = self._session
         reader = session.reader
-        if reader is None:
-            self._check_open()
-            return None
         private = session.streams.private
         try:
-            frame = reader.poll() if private is None else self._take_described(reader, private)
-            if session.gate is not None and private is None:
-                frame = _thin_out(reader, session.gate, frame)
+            if reader is None:
+                self._check_open()
+                frame = None
+            elif private is None:
+                frame = reader.poll()
+                if session.gate is not None:
+                    frame = _thin_out(reader, session.gate, frame)
+            else:
+                frame = self._take_described(reader, private)
             if frame is not None:
                 return self.deliver(frame, private is None)
         except ClosedError:
             self._check_open()
-            return None
         return None if self._wake_up is None else self._take_after_clearing(self._wake_up)
 
     def _take_after_clearing(self, wake_up: WakeUp) -> Frame | None:
@@ -232,17 +234,56 @@ class Consumer(_native.FrameReceiver, Closing):
 
     def _take_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> Frame | None:
         """On a stream of its own the producer chooses what a consumer gets: only what is described."""
-        epoch = reader.address.epoch
-        last = self._last_described
-        after = last[1] if last is not None and last[0] == epoch else None
-        while (descriptor := private.log.after(epoch, after)) is not None:
-            after = descriptor.seq
-            self._last_described = (epoch, after)
-            frame = reader.read(after)
+        if self._is_between_streams(reader, private):
+            return reader.poll()
+        while (seq := self._next_described(reader, private)) is not None:
+            self._last_described = (reader.address.epoch, seq)
+            frame = reader.read(seq)
             if frame is not None:
-                reader.seek(after + 1)
                 return frame
         return None
+
+    def _is_between_streams(self, reader: _native.RingReader, private: PrivateDescriptors) -> bool:
+        """Whether the ring still tells what comes next: who gets all frames also gets those before the first
+        that is described."""
+        epoch = reader.address.epoch
+        has_begun = self._last_described is not None and self._last_described[0] == epoch
+        if has_begun or self._session.options.mode is not Mode.STREAM:
+            return False
+        first = private.log.after(epoch, None)
+        return first is None or reader.next_seq < first.seq
+
+    def _next_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> int | None:
+        """The next frame that is for this consumer, if it is there; otherwise the bell is what ends a wait."""
+        epoch = reader.address.epoch
+        if self._last_described is None or self._last_described[0] != epoch:
+            # What the ring has given so far, before there was a stream of its own, is not given again.
+            self._last_described = (epoch, reader.next_seq - 1)
+        last = self._last_described[1]
+        after = None if last < 0 else last
+        found = private.log.after(epoch, after)
+        if found is None:
+            # The other frames in the ring are not for us, and must not end the next wait: go behind them. Then look
+            # once more; a descriptor comes before its bell.
+            newest = reader.newest()
+            if newest is not None and newest >= reader.next_seq:
+                reader.seek(newest + 1)
+            if not reader.has_next():
+                found = private.log.after(epoch, after)
+        return None if found is None else found.seq
+
+    def has_frame(self) -> bool:
+        """Whether `poll` would find a frame now; for waiting on many.
+
+        Raises:
+            ClosedError: The ring was replaced at this moment.
+        """
+        reader, private = self._session.reader, self._session.streams.private
+        if reader is None:
+            return False
+        if private is None or self._is_between_streams(reader, private):
+            return reader.has_next()
+        return self._next_described(reader, private) is not None
 
     def _wait(self, timeout_s: float) -> None:
         session = self._session

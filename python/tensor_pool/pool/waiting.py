@@ -43,7 +43,7 @@ def wait(consumers: Iterable[Consumer], timeout: float) -> list[Consumer]:
         mapped = [(consumer, consumer.session.reader) for consumer in awaited]
         readers = [reader for _, reader in mapped if reader is not None]
         try:
-            ready = [consumer for consumer, reader in mapped if reader is not None and reader.has_next()]
+            ready = [consumer for consumer in awaited if consumer.has_frame()]
             left_s = deadline - time.monotonic()
             if ready or left_s <= 0:
                 return ready

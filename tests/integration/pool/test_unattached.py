@@ -19,9 +19,10 @@ SETTINGS = {"client.announce_freshness_ms": 1_500, "client.hello_interval_ms": 1
 
 @pytest.fixture
 def pool(tmp_path):
+    settings = {**SETTINGS, "shm.shm_base_dir": str(tmp_path)}
     with (
         EmbeddedMediaDriver.temporary() as media,
-        tp.connect(media.aeron_dir, driver=False, settings=SETTINGS) as pool,
+        tp.connect(media.aeron_dir, driver=False, settings=settings) as pool,
     ):
         yield pool
 

@@ -319,6 +319,8 @@ class Attachment:
             now_ns: Monotonic time.
             session_id: The publication that it came from.
         """
+        if not self.is_of_driver(session_id):
+            return self._on_stranger(announce, now_ns)
         self._heard_ns = now_ns
         if self.state is AttachmentState.WAITING:
             if self.wish.role is Role.CONSUMER and announce.producer_id != 0:
@@ -326,18 +328,36 @@ class Attachment:
                 self._begin(AttachmentState.ATTACHING, now_ns)
             return []
         lease = self.lease
-        if lease is None or lease.role is not Role.PRODUCER:
+        if lease is None:
             return []
-        if announce.epoch == lease.epoch and announce.producer_id == lease.client_id:
+        is_producer = lease.role is Role.PRODUCER
+        if announce.epoch == lease.epoch and (announce.producer_id == lease.client_id or not is_producer):
             self._driver_session = session_id
-        elif self._driver_session not in (None, session_id):
-            return []  # only who announced our lease can take it back; a stranger may say what it likes
+        if not is_producer:
+            return []
         # Somebody else writes to the stream now; two writers must never meet (decision D18).
         if announce.epoch > lease.epoch:
             return [self._lose(f"the stream is at epoch {announce.epoch} already", now_ns)]
         if announce.epoch == lease.epoch and announce.producer_id not in (0, lease.client_id):
             return [self._lose(f"producer {announce.producer_id} has the stream", now_ns)]
         return []
+
+    def _on_stranger(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:
+        """Only who announced our lease can take it back; another may say what it likes while that one lives.
+
+        One that has fallen silent may have been followed by another driver, which the next attach will tell.
+        """
+        lease, silence_ns = self.lease, now_ns - self._heard_ns
+        if lease is None or announce.epoch <= lease.epoch or silence_ns <= self._freshness_ns // 2:
+            return []
+        return [self._lose("another driver announces the stream", now_ns)]
+
+    def is_of_driver(self, session_id: int | None) -> bool:
+        """Whether an announce that came from a publication may be the driver's, as far as is known.
+
+        The driver announces what it has granted before anything else; from then on its publication is known.
+        """
+        return self._driver_session in (None, session_id)
 
     def on_revoked(self, notice: ShmLeaseRevoked, now_ns: int) -> list[Event]:
         """A lease was revoked; only ours matters, and only if it is not an old message (decision L11)."""
@@ -396,6 +416,7 @@ class Attachment:
     def _lose(self, reason: str, now_ns: int) -> Lost:
         lease, self.lease = self.lease, None
         assert lease is not None
+        self._driver_session = None
         self._pause_ns = _FIRST_PAUSE_NS
         self._retry_later(now_ns)
         return Lost(lease, reason)

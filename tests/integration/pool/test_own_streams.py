@@ -1,0 +1,165 @@
+"""Consumers whom more than the ring tells what comes: no stream yet, one of their own, strangers' announces."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import tensor_pool as tp
+from pool_hosts import Ear, quick_host
+from tensor_pool.testing import wait_until
+
+
+@pytest.fixture(scope="module")
+def host():
+    with quick_host() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pool(host):
+    with host.connect() as pool:
+        yield pool
+
+
+@pytest.fixture
+def name(request):
+    return request.node.name
+
+
+@contextmanager
+def publishing(out, rate_hz):
+    """Publishes from a thread of its own."""
+    stop = threading.Event()
+
+    def publish():
+        while not stop.wait(1 / rate_hz):
+            out.publish(np.zeros(4, "uint8"))
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def cpu_share(work):
+    """How much of a core this process takes while `work` runs."""
+    cpu, wall = time.process_time(), time.monotonic()
+    work()
+    return (time.process_time() - cpu) / (time.monotonic() - wall)
+
+
+BUSY = 0.5
+"""Between a loop that never rests and one that does; the machine may be busy with other things."""
+
+
+class TestWithoutAStream:
+    def test_a_descriptor_is_readable_once_and_not_for_ever(self, pool, name):
+        inp = pool.consumer(name)
+        inp.fileno()  # readable at first: what came before is worth a look
+        assert inp.poll() is None
+        assert select.select([inp], [], [], 0)[0] == []
+        with pool.producer(name, dtype="uint8", shape=(4,)) as out:
+            wait_until(lambda: inp.stats.epoch == out.epoch)
+            out.publish(np.ones(4, "uint8"))
+            assert select.select([inp], [], [], 30)[0] == [inp]
+            assert wait_until(inp.poll).seq == 0
+        wait_until(lambda: not inp.mapped)
+        while inp.poll() is not None:
+            pass
+        assert select.select([inp], [], [], 0)[0] == []
+
+    def test_an_event_loop_rests(self, pool, name):
+        async def read(inp):
+            async for _ in inp:
+                pass
+
+        async def main():
+            inp = pool.consumer(name)
+            reading = asyncio.create_task(read(inp))
+            await asyncio.sleep(1.0)
+            inp.close()
+            await reading
+
+        assert cpu_share(lambda: asyncio.run(main())) < BUSY
+
+
+class TestOwnStream:
+    @pytest.mark.parametrize("rate_hz", [300, 2_000])
+    def test_no_frame_is_missing_or_comes_twice_when_it_begins(self, host, pool, name, rate_hz):
+        with (
+            host.connect() as other,
+            other.producer(name, dtype="uint8", shape=(4,), slots=1024) as out,
+            publishing(out, rate_hz),
+        ):
+            for _ in range(5):
+                with pool.consumer(name, own_stream=True) as inp:
+                    wait_until(lambda inp=inp: inp.session.streams.private is not None)
+                    seqs = [inp.poll(timeout=5.0).seq for _ in range(100)]
+                assert seqs == list(range(seqs[0], seqs[0] + 100))
+
+    @pytest.mark.parametrize("max_rate_hz", [5, 50])
+    def test_a_limited_rate_takes_no_core(self, host, pool, name, max_rate_hz):
+        with (
+            host.connect() as other,
+            other.producer(name, dtype="uint8", shape=(4,), slots=64) as out,
+            publishing(out, 200),
+            pool.consumer(name, mode="rate_limited", max_rate_hz=max_rate_hz, wait_s=10) as inp,
+        ):
+            wait_until(lambda: inp.session.streams.private is not None)
+            seqs, waits = [], 0
+
+            def read():
+                nonlocal waits
+                deadline = time.monotonic() + 1.0
+                while time.monotonic() < deadline:
+                    waits += 1
+                    frame = inp.poll(timeout=0.2) if waits % 2 else None
+                    if tp.wait([inp], timeout=0.2) and frame is None:
+                        frame = inp.poll()
+                    seqs.extend([] if frame is None else [frame.seq])
+
+            share = cpu_share(read)
+        assert share < BUSY
+        assert waits < 4 * max_rate_hz + 20
+        assert seqs == sorted(set(seqs))
+        assert 1 <= len(seqs) <= 2 * max_rate_hz + 5
+
+
+class TestStrangers:
+    def test_without_a_driver_nobody_gets_a_stream_of_the_driver(self, pool, host, name):
+        out = pool.producer(name, dtype="uint8", shape=(4,))
+        with host.connect() as other, pytest.raises(tp.RegionError, match=f"serves stream {out.stream_id}"):
+            other.producer(out.stream_id, dtype="uint8", shape=(4,), attach=False)
+
+    def test_whoever_announces_the_stream_of_a_driver_is_not_believed(self, pool, host, name):
+        out = pool.producer(name, dtype="uint8", shape=(4,))
+        inp = pool.consumer(name, wait_s=10)
+        elsewhere = tempfile.TemporaryDirectory(dir="/dev/shm")
+        settings = host.settings | {"shm.shm_base_dir": elsewhere.name}
+        with (
+            elsewhere,
+            Ear(host, ["announce"]) as ear,
+            tp.connect(host.aeron_dir, driver=False, settings=settings) as other,
+            other.producer(out.stream_id, dtype="uint8", shape=(4,), attach=False) as stranger,
+        ):
+            assert stranger.epoch > out.epoch
+            wait_until(
+                lambda: [a for a in ear.heard if getattr(a[1], "epoch", 0) == stranger.epoch] or ear.listen()
+            )
+            for value in range(20):
+                stranger.publish(np.full(4, 255, "uint8"))
+                out.publish(np.full(4, value, "uint8"))
+                assert int(inp.poll(timeout=5.0).copy()[0]) == value
+        out.publish(np.full(4, 77, "uint8"))
+        assert int(inp.poll(timeout=5.0).copy()[0]) == 77
