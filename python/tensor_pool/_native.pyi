@@ -33,6 +33,7 @@ __all__ = [
     "RingKeeper",
     "RingReader",
     "RingWriter",
+    "check_not_exiting",
     "crc32c",
     "create_ring",
     "format_region_uri",
@@ -919,6 +920,13 @@ class FrameProgress:
 
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+
+def check_not_exiting() -> None:
+    """Ends this thread, by `SystemExit`, when the interpreter is about to end: for loops below native calls.
+
+    Example:
+        >>> check_not_exiting()
+    """
 
 def crc32c(data: Buffer, crc: int = 0, /) -> int:
     """CRC32C of a contiguous buffer, continuing `crc`.

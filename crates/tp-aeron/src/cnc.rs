@@ -141,16 +141,21 @@ pub fn driver_status(dir: &str) -> Result<DriverStatus, Error> {
 /// Whether this process may be a client: clients write requests and counters into the file.
 ///
 /// # Errors
-/// [`Error::NoMediaDriver`] when not. The C library would look again and again until its time-out instead.
+/// [`Error::NoMediaDriver`] or [`Error::NotPermitted`] when not. The C library would look again and again until its time-out instead.
 pub(crate) fn check_writable(dir: &str) -> Result<(), Error> {
     let opened = OpenOptions::new().read(true).write(true).open(Path::new(dir).join(CNC_FILE));
     match opened {
         Ok(_) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Err(not_permitted(dir, &e)),
         Err(e) => Err(Error::NoMediaDriver {
             dir: dir.to_owned(),
             reason: format!("its {CNC_FILE} can't be written to: {e}"),
         }),
     }
+}
+
+fn not_permitted(dir: &str, error: &io::Error) -> Error {
+    Error::NotPermitted { dir: dir.to_owned(), reason: format!("{CNC_FILE}: {error}") }
 }
 
 /// All counters of the media driver of a directory.
@@ -186,6 +191,7 @@ impl CncFile {
         let describe = |e: io::Error| match e.kind() {
             ErrorKind::NotFound if Path::new(dir).exists() => absent(format!("it has no {CNC_FILE}")),
             ErrorKind::NotFound => absent("there is no such directory".to_owned()),
+            ErrorKind::PermissionDenied => not_permitted(dir, &e),
             ErrorKind::UnexpectedEof => absent(format!("its {CNC_FILE} is too short")),
             _ => absent(format!("{}: {e}", path.display())),
         };

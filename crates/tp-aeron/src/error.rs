@@ -15,6 +15,14 @@ pub enum Error {
         /// What was seen there.
         reason: String,
     },
+    /// The files of the media driver are somebody else's.
+    #[error("this user may not use the media driver of {dir}: {reason}")]
+    NotPermitted {
+        /// The Aeron directory.
+        dir: String,
+        /// What was refused.
+        reason: String,
+    },
     /// A second media driver was to be started on the directory of a live one.
     #[error("a media driver (pid {pid}) already serves {dir}")]
     DriverActive {

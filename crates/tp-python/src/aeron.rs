@@ -35,6 +35,14 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
                 "start one with `tpool up --aeron-dir {dir}`; `tpool media run` does so without an SHM driver"
             )),
         ),
+        Error::NotPermitted { .. } => (
+            &errors::NO_MEDIA_DRIVER,
+            Some(
+                "run as the user who started it, or share it with a group: start it under `umask 007`, \
+                 and set shm.permissions = \"group\""
+                    .to_owned(),
+            ),
+        ),
         Error::DriverActive { dir, .. } => (
             &errors::TRANSPORT,
             Some(format!("connect to it with aeron_dir={dir:?}, or choose another directory")),

@@ -24,6 +24,17 @@ static EXITING: AtomicBool = AtomicBool::new(false);
 /// Threads that are in native code without the interpreter's lock.
 static RELEASED: AtomicUsize = AtomicUsize::new(0);
 
+/// Threads that are in Python code which native code called.
+static CALLING_BACK: AtomicUsize = AtomicUsize::new(0);
+
+struct CallingThread;
+
+impl Drop for CallingThread {
+    fn drop(&mut self) {
+        CALLING_BACK.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 struct ReleasedThread;
 
 impl Drop for ReleasedThread {
@@ -40,6 +51,18 @@ pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     RELEASED.fetch_add(1, Ordering::SeqCst);
     let _counted = ReleasedThread;
     if EXITING.load(Ordering::SeqCst) { work() } else { py.detach(work) }
+}
+
+/// Runs Python code for somebody who called native code.
+///
+/// While the interpreter exits, Python before 3.14 ends a thread that waits for its lock by unwinding its stack, and so
+/// the native frames below that code. Nothing is called any more then, and the exit waits for what was called before.
+pub fn call_back<T>(call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    // With the interpreter's lock, like the exit: nobody gets in between the question and the count.
+    check_not_exiting()?;
+    CALLING_BACK.fetch_add(1, Ordering::SeqCst);
+    let _counted = CallingThread;
+    call()
 }
 
 /// Repeats `attempt` without the interpreter's lock until it gives something or `timeout` has passed; lets Ctrl-C in.
@@ -110,7 +133,8 @@ pub fn sleep_in_slices(
 
 /// Ends a thread that would go on waiting: daemon threads are all that is left by then. `SystemExit` does so without
 /// a traceback that nobody can do anything about.
-fn check_not_exiting() -> PyResult<()> {
+#[pyfunction]
+pub fn check_not_exiting() -> PyResult<()> {
     if EXITING.load(Ordering::SeqCst) { Err(PySystemExit::new_err(())) } else { Ok(()) }
 }
 
@@ -138,7 +162,8 @@ pub fn watch_interpreter_exit(py: Python<'_>) -> PyResult<()> {
         EXITING.store(true, Ordering::SeqCst);
         let deadline = Instant::now() + EXIT_PATIENCE;
         // In a forked child the count is the parent's, of threads that do not exist here.
-        while owner.is_current() && RELEASED.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        let is_busy = || RELEASED.load(Ordering::SeqCst) > 0 || CALLING_BACK.load(Ordering::SeqCst) > 0;
+        while owner.is_current() && is_busy() && Instant::now() < deadline {
             py.detach(|| std::thread::sleep(ATTEMPT_INTERVAL));
         }
     })?;

@@ -22,6 +22,8 @@ mod _native {
         DescriptorFeed, DescriptorLog, Inbox, Pulse, aeron_counters, aeron_driver_status, aeron_version,
     };
     #[pymodule_export]
+    use super::border::check_not_exiting;
+    #[pymodule_export]
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]
     use super::ring::{

@@ -120,6 +120,16 @@ class _Pulses:
         )
 
 
+def _is_forbidden(aeron_dir: str) -> bool:
+    """Whether there is a media driver that this user must not use."""
+    file = Path(aeron_dir, "cnc.dat")
+    try:
+        file.stat()
+    except OSError as e:
+        return isinstance(e, PermissionError)
+    return not os.access(file, os.R_OK | os.W_OK)
+
+
 def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) -> Pool:
     """The client's threads and their pool; whoever holds `resources` owns it all until it is handed over."""
     section = config[ClientSection]
@@ -127,6 +137,8 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
     try:
         client = resources.enter_context(host_aeron.connect(config.aeron, name=name))
     except NoMediaDriverError as e:
+        if _is_forbidden(directory):
+            raise NoDriverError(e.message, where=directory, hint=e.hint) from e
         raise no_driver_error(directory) from e
     shortest_ms, longest_ms = _DRAIN_PAUSES_MS[section.wake_profile]
     drain = resources.enter_context(

@@ -45,15 +45,25 @@ class FrameCallback(Closing):
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                frame = self._consumer.poll(timeout=_SLICE_S)
-                if frame is not None:
-                    self._callback(frame)
-        except ClosedError:
-            return
+            while (frame := self._next()) is not None:
+                self._callback(frame)
         except BaseException as e:  # nobody above would see it
             self.error = e
             _LOG.exception("the callback of %r failed, no more frames for it", self._consumer)
+
+    def _next(self) -> Frame | None:
+        """The next frame; None when there will be no more."""
+        frame = None
+        try:
+            while frame is None and not self._stop.is_set():
+                frame = self._consumer.poll(timeout=_SLICE_S)
+        except (ClosedError, SystemExit):  # closed, or the interpreter is about to end
+            return None
+        return frame
+
+    def request_stop(self) -> None:
+        """Ends the calls after the present one, without waiting for it."""
+        self._stop.set()
 
     def close(self) -> None:
         """Ends the calls and waits for the present one, unless called from it. May be called again."""

@@ -201,6 +201,7 @@ class Consumer(_native.FrameReceiver, Closing):
             if frame is not None or not left_s > 0:
                 return frame
             self._wait(left_s)
+            _native.check_not_exiting()
 
     def _take(self) -> Frame | None:
         self.judge_last()
@@ -366,6 +367,8 @@ class Consumer(_native.FrameReceiver, Closing):
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
         if not self._closed:
             self._closed = True
+            if self._callback is not None:
+                self._callback.request_stop()
             self.judge_last()  # also lets go of the frame, and with it of the ring
             if self._wake_up is not None:
                 self._wake_up.ring()

@@ -195,6 +195,7 @@ class Producer(_native.FrameSender, Closing):
             if section.on_lease_loss == "raise" or time.monotonic() > deadline:
                 raise session.lost_error()
             time.sleep(_SLICE_S)
+            _native.check_not_exiting()
         return writer
 
     def __repr__(self) -> str:

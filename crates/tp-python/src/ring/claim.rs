@@ -17,7 +17,7 @@ use super::arrays;
 use super::buffers::View;
 use super::check_owner;
 use super::writer::{FrameArguments, SharedPublisher};
-use crate::border::lock;
+use crate::border::{call_back, lock};
 use crate::errors;
 
 /// A slot that is being filled. Committed or aborted exactly once.
@@ -208,9 +208,9 @@ impl Claim {
     fn commit(slf: &Bound<'_, Self>, ring: bool) -> PyResult<u64> {
         let (py, this) = (slf.py(), slf.get());
         let Some(observer) = &this.observer else { return this.committed(py, ring) };
-        observer.call_method1(py, intern!(py, "before_commit"), (slf,))?;
+        call_back(|| observer.call_method1(py, intern!(py, "before_commit"), (slf,)))?;
         let seq = this.committed(py, false)?;
-        observer.call_method1(py, intern!(py, "after_commit"), (slf,))?;
+        call_back(|| observer.call_method1(py, intern!(py, "after_commit"), (slf,)))?;
         Ok(seq)
     }
 
@@ -220,7 +220,7 @@ impl Claim {
         this.check_writable(py)?;
         this.give_up(py);
         if let Some(observer) = &this.observer {
-            observer.call_method1(py, intern!(py, "after_abort"), (slf,))?;
+            call_back(|| observer.call_method1(py, intern!(py, "after_abort"), (slf,)))?;
         }
         Ok(())
     }
@@ -235,9 +235,10 @@ impl Claim {
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         match &this.observer {
-            Some(observer) => observer
-                .call_method1(py, intern!(py, "progress"), (slf, rows, columns, bytes_filled))
-                .map(drop),
+            Some(observer) => {
+                let arguments = (slf, rows, columns, bytes_filled);
+                call_back(|| observer.call_method1(py, intern!(py, "progress"), arguments)).map(drop)
+            }
             None => {
                 let hint = "claim it with progress=\"rows\", \"columns\" or True";
                 Err(errors::CLAIM.new_err(py, "this slot reports no progress", Some(hint)))

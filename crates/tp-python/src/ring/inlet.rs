@@ -15,7 +15,7 @@ use tp_core::ring::{AnyReader, wait_while_filled};
 use super::frame::Frame;
 use super::reader::RingReader;
 use crate::aeron::DescriptorLog;
-use crate::border::{lock, sleep_in_slices};
+use crate::border::{call_back, lock, sleep_in_slices};
 use crate::errors;
 
 /// Every so many frames a receiver asks how far behind it is.
@@ -306,7 +306,7 @@ impl FrameReceiver {
                 Some(Err(error)) if !errors::CLOSED.is_class_of(py, &error) => return Err(error),
                 // No ring, or not that one any more, or frames are chosen by more than the ring.
                 _ => {
-                    let frame = slf.call_method1(intern!(py, "_poll_guided"), (left,))?;
+                    let frame = call_back(|| slf.call_method1(intern!(py, "_poll_guided"), (left,)))?;
                     return Ok(Some(frame).filter(|frame| !frame.is_none()));
                 }
             }

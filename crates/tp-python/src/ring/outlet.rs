@@ -19,7 +19,7 @@ use tp_core::tensor::{Dtype, MajorOrder};
 
 use super::claim::Claim;
 use super::writer::{FrameArguments, RingWriter, parse_dtype, parse_order, parse_shape};
-use crate::border::lock;
+use crate::border::{call_back, lock};
 use crate::errors;
 
 /// What was published, over all rings.
@@ -179,7 +179,7 @@ impl FrameSender {
         let outlet = &slf.get().outlet;
         // The mark goes first: what changes after the question sets it again.
         if outlet.meta_changed.load(Relaxed) && outlet.meta_changed.swap(false, Acquire) {
-            let version = slf.call_method0(intern!(slf.py(), "_meta_version"))?.extract()?;
+            let version = call_back(|| slf.call_method0(intern!(slf.py(), "_meta_version")))?.extract()?;
             outlet.meta_version.store(version, Relaxed);
         }
         Ok(outlet.meta_version.load(Relaxed))
@@ -194,12 +194,12 @@ impl FrameSender {
         loop {
             let writer = match slf.get().outlet.writer(py) {
                 Some(writer) => writer,
-                None => slf.call_method0(intern!(py, "_wait_for_writer"))?.cast_into()?,
+                None => call_back(|| slf.call_method0(intern!(py, "_wait_for_writer")))?.cast_into()?,
             };
             match work(&writer) {
                 // Not any error of that kind: what is published may be something closed, too.
                 Err(error) if errors::CLOSED.is_class_of(py, &error) && writer.get().closed(py) => {
-                    slf.call_method1(intern!(py, "_on_closed_writer"), (writer,))?;
+                    call_back(|| slf.call_method1(intern!(py, "_on_closed_writer"), (writer,)))?;
                 }
                 done => return done,
             }
@@ -242,7 +242,8 @@ impl FrameSender {
         let (trace_id, stamp_ns) = (whole("trace_id", trace_id)?, this.stamp(timestamp_ns)?);
         if progress {
             let arguments = (array, dtype, stamp_ns, trace_id);
-            return slf.call_method1(intern!(py, "_publish_with_progress"), arguments)?.extract();
+            let publish = || slf.call_method1(intern!(py, "_publish_with_progress"), arguments);
+            return call_back(publish)?.extract();
         }
         let dtype = dtype.map(|dtype| this.dtype(dtype)).transpose()?;
         let (observed, meta_version) = (this.outlet.observed.load(Relaxed), Self::meta_version(slf)?);
@@ -251,7 +252,7 @@ impl FrameSender {
             Ok((writer.clone(), writer.get().publish_frame(array, dtype, frame)?))
         })?;
         if observed {
-            slf.call_method1(intern!(py, "_on_published"), (writer, seq, stamp_ns, trace_id))?;
+            call_back(|| slf.call_method1(intern!(py, "_on_published"), (writer, seq, stamp_ns, trace_id)))?;
         }
         Ok(seq)
     }
@@ -300,7 +301,7 @@ impl FrameSender {
             let (mut observer, mut unit) = (None, 0);
             if is_observed {
                 let arguments = (writer, progress, stamp_ns, trace_id);
-                let made = slf.call_method1(intern!(py, "_observer"), arguments)?;
+                let made = call_back(|| slf.call_method1(intern!(py, "_observer"), arguments))?;
                 unit = made.getattr(intern!(py, "progress_unit"))?.extract::<Option<u8>>()?.unwrap_or(0);
                 observer = Some(made.unbind());
             }
@@ -309,7 +310,7 @@ impl FrameSender {
             Bound::new(py, claim.leased(observer))
         })?;
         if let Some(observer) = claim.get().observer(py) {
-            observer.call_method1(intern!(py, "after_claim"), (&claim,))?;
+            call_back(|| observer.call_method1(intern!(py, "after_claim"), (&claim,)))?;
         }
         Ok(claim)
     }

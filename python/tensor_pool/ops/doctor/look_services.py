@@ -148,7 +148,8 @@ def find_leftovers(base: Path, *, besides: str) -> list[tuple[str, int]]:
     except OSError:
         return []
     for entry in entries:
-        if str(entry) == besides or entry.is_symlink() or not (entry / _CNC_FILE).is_file():
+        # Not `Path.is_file`, which raises where somebody keeps a directory to themselves.
+        if str(entry) == besides or entry.is_symlink() or not os.path.isfile(entry / _CNC_FILE):  # noqa: PTH113
             continue
         status = media_driver_status(entry)
         if status is not None and not status.alive and not Path(f"/proc/{status.pid}").exists():
