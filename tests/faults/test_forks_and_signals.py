@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Iterator
 
@@ -138,6 +141,61 @@ def test_a_program_may_end_without_closing(host: Cluster, ear: Ear, name: str, h
     assert program.errors() == ""
     with ear.admin() as admin:
         wait_until(lambda: admin.leases(stream_id) == [], what="its leases end")
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_a_program_may_end_while_its_threads_wait_for_frames(host: Cluster, name: str, attempt: int) -> None:
+    """Daemon threads in native calls that run Python code below them: one in three ended by an abort."""
+    program = host.run_python(
+        f"""
+        import threading
+        out = pool.producer({name!r}, dtype="uint8", shape=(64,))
+        def publish():
+            try:
+                while True: out.publish(np.zeros(64, "uint8"))
+            except tp.TensorPoolError:
+                pass
+        threading.Thread(target=publish, daemon=True).start()
+        pool.consumer({name!r}).on_frame(lambda frame: None)
+        pool.consumer("nobody publishes this").on_frame(print)
+        time.sleep(0.2 + {attempt} / 50)
+        """
+    )
+    assert program.wait() == 0, program.errors()
+    assert program.errors() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_another_user_is_told_at_once_that_it_may_not(host: Cluster) -> None:
+    os.chmod(host.directory, 0o755)  # noqa: PTH101 - the host's own directory; what is in it stays closed
+    script = f"""
+        import os, sys, time
+        import tensor_pool as tp, tensor_pool.host.connection
+        config = tp.load_config(overrides={host.settings!r}, environ={{}}, search=False)
+        os.setgid(65534)
+        os.setuid(65534)
+        started = time.monotonic()
+        try:
+            tp.connect(config=config)
+        except tp.NoDriverError as e:
+            print(e.message, "|", e.hint)
+        print(time.monotonic() - started < 3)
+        from tensor_pool.ops.doctor.look_services import find_leftovers
+        from pathlib import Path
+        print(find_leftovers(Path("/dev/shm"), besides=""))
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    said, quickly, _ = child.stdout.splitlines()
+    assert "this user may not use the media driver" in said
+    assert "Permission denied" in said
+    assert "group" in said
+    assert quickly == "True"
 
 
 def test_a_hundred_thousand_frames_may_be_held(host: Cluster, pool: Pool, name: str) -> None:

@@ -42,13 +42,15 @@ COMMANDS = [
     "version",
 ]
 OWN_OUTPUT = {
-    # They run until they are stopped, and say where.
-    *("demo", "up", "driver run", "media run"),
+    # It tells a story.
+    "demo",
     # What they write has its form from elsewhere.
     *("wire decode", "wire encode", "config init", "completion"),
 }
 SEEN_BY_ANOTHER = {"bench throughput"}
 """Takes seconds, and prints what ``bench latency`` prints, by the same code."""
+SERVICES = ["up", "driver run", "media run"]
+"""They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version")
 """These take no configuration."""
 FEED = "while True: out.publish(np.zeros(16, 'uint8')); time.sleep(0.01)"
@@ -70,7 +72,7 @@ def every_command(
 def test_no_command_is_left_out() -> None:
     listed = {name for name, _ in every_command()}
     tried = {name for name in listed if any(f"{line} ".startswith(f"{name} ") for line in COMMANDS)}
-    assert listed - tried == OWN_OUTPUT | SEEN_BY_ANOTHER
+    assert listed - tried == OWN_OUTPUT | SEEN_BY_ANOTHER | set(SERVICES)
 
 
 def test_every_command_offers_the_same_formats() -> None:
@@ -138,3 +140,24 @@ def test_a_record_stays_on_one_line(tpool: Callable, host: Cluster) -> None:
     outcome = tpool("shm", "inspect", host.stream_id, "--format", "jsonl", *settings)
     (line,) = outcome.out.splitlines()
     assert json.loads(line)["superblock"]["stream_id"] == int(host.stream_id)
+
+
+@pytest.mark.parametrize("command", SERVICES)
+@pytest.mark.parametrize("output_format", ["table", "json", "jsonl"])
+def test_services_say_where_they_are(command: str, output_format: str) -> None:
+    with Cluster(driver=False) as host:
+        if command == "media run":
+            host.settings["aeron.dir"] = f"{host.directory}/another"
+        service = host.start(*command.split(), "--format", output_format)
+        if output_format == "json":
+            lines = [service.read_line()]
+            while lines[-1] != "}":
+                lines.append(service.read_line())
+            said = "".join(lines)
+        else:
+            said = service.read_line()
+        if output_format == "table":
+            assert f"aeron-dir={host.settings['aeron.dir']}" in said
+        else:
+            assert json.loads(said)["aeron_dir"] == host.settings["aeron.dir"]
+        assert service.terminate() == OK

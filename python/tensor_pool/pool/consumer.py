@@ -245,8 +245,10 @@ class Consumer(_native.FrameReceiver, Closing):
         return None
 
     def _is_between_streams(self, reader: _native.RingReader, private: PrivateDescriptors) -> bool:
-        """Whether the ring still tells what comes next: who gets all frames also gets those before the first
-        that is described."""
+        """Whether the ring still tells what comes next.
+
+        Who gets all frames also gets those before the first one that is described.
+        """
         epoch = reader.address.epoch
         has_begun = self._last_described is not None and self._last_described[0] == epoch
         if has_begun or self._session.options.mode is not Mode.STREAM:
@@ -255,7 +257,7 @@ class Consumer(_native.FrameReceiver, Closing):
         return first is None or reader.next_seq < first.seq
 
     def _next_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> int | None:
-        """The next frame that is for this consumer, if it is there; otherwise the bell is what ends a wait."""
+        """The next frame that is for this consumer, if it is there; otherwise the bell will end a wait."""
         epoch = reader.address.epoch
         if self._last_described is None or self._last_described[0] != epoch:
             # What the ring has given so far, before there was a stream of its own, is not given again.
@@ -264,8 +266,8 @@ class Consumer(_native.FrameReceiver, Closing):
         after = None if last < 0 else last
         found = private.log.after(epoch, after)
         if found is None:
-            # The other frames in the ring are not for us, and must not end the next wait: go behind them. Then look
-            # once more; a descriptor comes before its bell.
+            # The other frames in the ring are not for us, and must not end the next wait: go behind them.
+            # Then look once more; a descriptor comes before its bell.
             newest = reader.newest()
             if newest is not None and newest >= reader.next_seq:
                 reader.seek(newest + 1)

@@ -256,10 +256,14 @@ class TestProgress:
         out = pool.producer(name, dtype="uint32", shape=(1000,))
         inp = pool.consumer(name, own_stream=True, progress=True, wait_s=5)
         wait_until(lambda: inp.session.streams.private and out._session.private_sinks)
+        out.publish(frame(9))
+        assert (
+            inp.poll(timeout=5).copy()[0] == 9
+        )  # the first that is described: from here on nothing else counts
         claim = out._session.writer.claim((1000,), Dtype.UINT32)
         claim.array[:] = 1
         claim.commit()  # behind the producer's back: nothing goes to the private stream
-        ear.say(FrameProgress(out.stream_id, out.epoch, 0, 4_000, FrameProgressState.COMPLETE))
+        ear.say(FrameProgress(out.stream_id, out.epoch, 1, 4_000, FrameProgressState.COMPLETE))
         assert inp.poll(timeout=0.3) is None
         out.publish(frame(2))
         assert inp.poll(timeout=5).copy()[0] == 2

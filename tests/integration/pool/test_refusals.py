@@ -273,7 +273,7 @@ def test_a_forged_announce_takes_no_lease_away(pool, cluster):
 
 def test_announces_that_can_not_be_used_do_not_fill_the_log(pool, cluster, caplog):
     out = pool.producer("flooded", dtype="uint32", shape=(4,), slots=8)
-    inp = pool.consumer("flooded", wait_s=5)
+    inp = pool.consumer(out.stream_id, attach=False, wait_s=5)  # with a lease it would not believe strangers
     announce = out._session.attachment.lease.announce
     refused = inp.session._mapping
     with cluster.connect() as stranger:
@@ -282,7 +282,7 @@ def test_announces_that_can_not_be_used_do_not_fill_the_log(pool, cluster, caplo
                 announce,
                 epoch=announce.epoch + number,
                 announce_timestamp_ns=time.monotonic_ns(),
-                header_region_uri=f"shm:file?path={cluster.directory}/shm/{number}/header.ring",
+                header_region_uri=f"shm:file?path=/nowhere/{number}/header.ring",
             )
             stranger._context.run(lambda forged=forged: stranger._context.agent.send_announce(forged))
         wait_until(lambda: refused.failure is not None and "/200/" in str(refused.failure))

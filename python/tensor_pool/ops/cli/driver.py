@@ -10,7 +10,7 @@ from tensor_pool.driver import Driver
 from tensor_pool.ops.cli.asking import admin_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
-from tensor_pool.ops.cli.serving import serve_until_stopped
+from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 from tensor_pool.ops.model import as_row, read_driver
 
 if TYPE_CHECKING:
@@ -26,16 +26,17 @@ def driver() -> None:
 
 
 @driver.command()
+@format_option()
 @config_options
 @click.pass_context
-def run(ctx: click.Context, /, *, config: Config) -> None:
+def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -> None:
     """Run an SHM driver in the foreground until Ctrl-C or SIGTERM.
 
     Needs a media driver (`tpool media run`); `tpool up` starts both. Prints one line once clients can attach.
     """
     with Driver(config) as running:
-        click.echo(f"aeron-dir={running.aeron_dir} directory={running.directory}")
-        ctx.exit(serve_until_stopped(running))
+        where = {"aeron_dir": running.aeron_dir, "directory": str(running.directory)}
+        ctx.exit(serve_until_stopped(running, lambda: say_where(where, output_format)))
 
 
 @driver.command()

@@ -12,6 +12,7 @@ from tensor_pool.host.aeron import aeron_dir, media_driver_options
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
+from tensor_pool.ops.cli.serving import say_where
 from tensor_pool.transport.aeron_dir import start_hint
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
 from tensor_pool.transport.media_main import serve
@@ -65,20 +66,21 @@ def media() -> None:
     show_default=True,
     help="Take memory for terms when they are written, or at once so that a full /dev/shm shows early.",
 )
+@format_option()
 @click.pass_context
-def run(ctx: click.Context, /, *, config: Config, **options: Any) -> None:
+def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat, **options: Any) -> None:
     """Run a media driver in the foreground until Ctrl-C or SIGTERM.
 
     Time-outs and buffer lengths come from the section `aeron` of the configuration. Prints one line with its
     directory and process id once clients can connect.
     """
+
+    def announce(driver: EmbeddedMediaDriver) -> None:
+        say_where({"aeron_dir": driver.aeron_dir, "pid": driver.pid}, output_format)
+
     # Only what was asked for: the defaults of the others may depend on the configuration.
     given = {n: v for n, v in options.items() if ctx.get_parameter_source(n) is not ParameterSource.DEFAULT}
-    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **given), _announce)
-
-
-def _announce(driver: EmbeddedMediaDriver) -> None:
-    click.echo(f"aeron-dir={driver.aeron_dir} pid={driver.pid}")
+    serve(aeron_dir(config.aeron), media_driver_options(config.aeron, **given), announce)
 
 
 @media.command()

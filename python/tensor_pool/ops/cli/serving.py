@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.errors import AeronClientLostError, NoMediaDriverError, TransportError, raised_at
 from tensor_pool.ops.cli import exit_codes
+from tensor_pool.ops.cli.output import print_record
 from tensor_pool.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from tensor_pool.driver import Driver
+    from collections.abc import Callable
 
-__all__ = ["serve_until_stopped"]
+    from tensor_pool.driver import Driver
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["say_where", "serve_until_stopped"]
 
 _LOOK_S: Final = 0.5
 """How often to look whether the service has ended by itself."""
@@ -23,11 +28,28 @@ _HINTS: Final[dict[type[TransportError], str]] = {
 """What to do about the ends that are nobody's mistake."""
 
 
-def serve_until_stopped(service: Driver) -> int:
-    """Waits for a stop signal, or for the end of the service; the exit code."""
+def say_where(facts: dict[str, Any], output_format: OutputFormat) -> None:
+    """Prints where a service is found, in one line for people; scripts may wait for it."""
+    import click  # noqa: PLC0415 - the CLI's own library
+
+    if output_format == "table":
+        click.echo(" ".join(f"{name.replace('_', '-')}={value}" for name, value in facts.items()))
+    else:
+        print_record(facts, output_format)
+    sys.stdout.flush()
+
+
+def serve_until_stopped(service: Driver, say: Callable[[], object]) -> int:
+    """Waits for a stop signal, or for the end of the service; the exit code.
+
+    Args:
+        service: What serves.
+        say: Tells that it does: only now, when a signal can no longer end it at once.
+    """
     import click  # noqa: PLC0415 - the CLI's own library
 
     with StopSignals() as stop:
+        say()
         while service.is_running:
             if stop.wait(timeout_s=_LOOK_S):
                 return exit_codes.OK

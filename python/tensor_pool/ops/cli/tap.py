@@ -124,7 +124,7 @@ def _row(tapped: Tapped) -> dict[str, Any]:
 
 
 def _line(tapped: Tapped) -> str:
-    """One line for people; a long announce is cut, JSON has all of it."""
+    """One line for people; a long one is cut on a terminal."""
     if tapped.fields is None:
         header = tapped.header or {}
         what = f"schema {header.get('schema_id', '?')} template {header.get('template_id', '?')}"
@@ -132,7 +132,9 @@ def _line(tapped: Tapped) -> str:
     else:
         told = f"{tapped.message}  " + " ".join(f"{name}={_short(v)}" for name, v in tapped.fields.items())
     line = f"{_time(tapped)[11:23]}  {tapped.source:<10}  {told}"
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 4]} ..."
+    if len(line) <= _LONGEST_LINE or not sys.stdout.isatty():
+        return line
+    return f"{line[: _LONGEST_LINE - 4]} ..."
 
 
 def _short(value: Any) -> str:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensor_pool.ops.cli.options import config_options
-from tensor_pool.ops.cli.serving import serve_until_stopped
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["up"]
 
 
 @click.command()
+@format_option()
 @config_options
 @click.pass_context
-def up(ctx: click.Context, /, *, config: Config) -> None:
+def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -> None:
     """Start a media driver and an SHM driver in the foreground, until Ctrl-C or SIGTERM.
 
     A media driver that serves the directory already is used as it is. Programs then find everything with
@@ -37,9 +39,15 @@ def up(ctx: click.Context, /, *, config: Config) -> None:
             config = config.replace({"aeron.media_driver": "embedded", "aeron.dir": directory})
             resources.enter_context(open_media_driver(config.aeron))
         running = resources.enter_context(Driver(config))
-        click.echo(f"aeron-dir={directory} directory={running.directory}")
-        click.echo(f"media driver: {'started here' if started else 'was running'}; stop with Ctrl-C")
-        click.echo(
-            f'programs join with tensor_pool.connect("{directory}"), or connect() if it is the default one'
-        )
-        ctx.exit(serve_until_stopped(running))
+        where = {"aeron_dir": directory, "directory": str(running.directory)}
+        ctx.exit(serve_until_stopped(running, lambda: _say(where, started, output_format)))
+
+
+def _say(where: dict[str, Any], started: bool, output_format: OutputFormat) -> None:
+    if output_format != "table":
+        say_where({**where, "media_driver_started": started}, output_format)
+        return
+    say_where(where, output_format)
+    click.echo(f"media driver: {'started here' if started else 'was running'}; stop with Ctrl-C")
+    join = f'tensor_pool.connect("{where["aeron_dir"]}")'
+    click.echo(f"programs join with {join}, or connect() if it is the default one")

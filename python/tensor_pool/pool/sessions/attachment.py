@@ -333,14 +333,8 @@ class Attachment:
         is_producer = lease.role is Role.PRODUCER
         if announce.epoch == lease.epoch and (announce.producer_id == lease.client_id or not is_producer):
             self._driver_session = session_id
-        if not is_producer:
-            return []
-        # Somebody else writes to the stream now; two writers must never meet (decision D18).
-        if announce.epoch > lease.epoch:
-            return [self._lose(f"the stream is at epoch {announce.epoch} already", now_ns)]
-        if announce.epoch == lease.epoch and announce.producer_id not in (0, lease.client_id):
-            return [self._lose(f"producer {announce.producer_id} has the stream", now_ns)]
-        return []
+        usurper = _usurper(announce, lease) if is_producer else None
+        return [] if usurper is None else [self._lose(usurper, now_ns)]
 
     def _on_stranger(self, announce: ShmPoolAnnounce, now_ns: int) -> list[Event]:
         """Only who announced our lease can take it back; another may say what it likes while that one lives.
@@ -420,6 +414,15 @@ class Attachment:
         self._pause_ns = _FIRST_PAUSE_NS
         self._retry_later(now_ns)
         return Lost(lease, reason)
+
+
+def _usurper(announce: ShmPoolAnnounce, lease: Lease) -> str | None:
+    """Who else writes to a producer's stream now, if so; two writers must never meet (decision D18)."""
+    if announce.epoch > lease.epoch:
+        return f"the stream is at epoch {announce.epoch} already"
+    if announce.epoch == lease.epoch and announce.producer_id not in (0, lease.client_id):
+        return f"producer {announce.producer_id} has the stream"
+    return None
 
 
 def _dialects(dialect: AttachDialect) -> tuple[str, ...]:

@@ -338,7 +338,14 @@ class ConsumerSession(StreamSession):
         failure = self._mapping.failure if self._mapping is not None else None
         if failure is not None:
             text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
-            _LOG.warning("can't use the announced memory of stream %s: %s", self.wish.label, text)
+            # A file that is gone belonged to an epoch that is over; the next one is announced already (D7).
+            is_ordinary = isinstance(failure, FileNotFoundError) or "No such file" in text
+            _LOG.log(
+                logging.INFO if is_ordinary else logging.WARNING,
+                "can't use the announced memory of stream %s: %s",
+                self.wish.label,
+                text,
+            )
 
     def _check_ring(self, now_ns: int) -> None:
         """The files must still be what was announced, and alive [WIRE-15.1-8, WIRE-15.1-9]."""
