@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from tensor_pool.driver import Driver, DriverSection
 from tensor_pool.driver.files import namespace_directory
 from tensor_pool.host.aeron import open_media_driver
-from tensor_pool.host.instances import new_instance_id, remove_dead_instances, remove_instance
+from tensor_pool.host.instances import (
+    new_instance_id,
+    remove_dead_instances,
+    remove_dead_media,
+    remove_instance,
+)
 from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     private: dict[str, object] = {"aeron.media_driver": "embedded"}
     if not config.aeron.dir:
         private["aeron.dir"] = temporary_aeron_dir()
+        remove_dead_media()
     if not config.is_set("driver.cleanup_on_exit"):
         private["driver.cleanup_on_exit"] = True
     if not config.is_set("driver.instance_id"):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import time
 import weakref
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ _COUNTER_VALUE_BYTES: Final = 128
 _MIN_COUNTERS: Final = 8_192
 _MAX_COUNTERS: Final = 4_096_000
 _LIVENESS_TIMEOUT_MS: Final = 10_000
+_TEMPORARY: Final = re.compile(r"tensor-pool-(\d+)-[0-9a-f]{12}")
 """Aeron's own limit for a media driver's silence."""
 
 
@@ -326,6 +328,17 @@ def temporary_aeron_dir() -> str:
     """The name of a directory in shared memory that nobody uses; nothing is made."""
     unique = f"{os.getpid()}-{os.urandom(6).hex()}"
     return f"/dev/shm/tensor-pool-{unique}"  # noqa: S108 - shared memory is the point
+
+
+def temporary_dir_pid(name: str) -> int | None:
+    """Whose directory that is, by its name; None when `temporary_aeron_dir` gives no such name.
+
+    Example:
+        >>> temporary_dir_pid("tensor-pool-4711-0123456789ab"), temporary_dir_pid("aeron-ada")
+        (4711, None)
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 class ExternalMediaDriver(Closing):

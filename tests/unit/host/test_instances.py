@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ import pytest
 import tensor_pool as tp
 from tensor_pool.config import ShmSection
 from tensor_pool.driver.lock import BaseDirLock
-from tensor_pool.host.instances import new_instance_id, remove_dead_instances, remove_instance
+from tensor_pool.host import instances
+from tensor_pool.host.instances import (
+    new_instance_id,
+    remove_dead_instances,
+    remove_dead_media,
+    remove_instance,
+)
 
 
 @pytest.fixture
@@ -85,3 +92,31 @@ def test_a_lock_file_that_was_removed_meanwhile_is_not_held_twice(tmp_path):
         assert second.held
         with pytest.raises(tp.RegionError, match="another SHM driver"):
             BaseDirLock(tmp_path)
+
+
+def test_the_directory_of_a_killed_media_driver_goes_when_it_is_surely_dead(tmp_path, monkeypatch):
+    monkeypatch.setattr(instances, "temporary_aeron_dir", lambda: str(tmp_path / "any"))
+    script = f"""
+        import os, time, tensor_pool as tp
+        with tp.connect({str(tmp_path)!r} + f"/tensor-pool-{{os.getpid()}}-0123456789ab", embedded=True,
+                        settings={{"shm.shm_base_dir": {str(tmp_path)!r}}}) as pool:
+            print(pool.aeron_dir, flush=True)
+            time.sleep(60)
+    """
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    )
+    directory = Path(program.stdout.readline().strip())
+    others = [tmp_path / name for name in ("tensor-pool-1-0123456789ab", "aeron-ada", "tensor-pool-x")]
+    for other in others:
+        other.mkdir()
+    try:
+        assert remove_dead_media(silent_s=0) == 0
+    finally:
+        program.kill()
+        program.communicate()
+    assert remove_dead_media() == 0, "it may only be stopped"
+    assert directory.is_dir()
+    assert remove_dead_media(silent_s=0) == 1
+    assert not directory.exists()
+    assert all(other.is_dir() for other in others)
