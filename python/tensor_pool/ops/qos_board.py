@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerQos", "ProducerQos", "QosBoard"]
 
 _NS_PER_S: Final = 1_000_000_000
+_TOGETHER_NS: Final = 20_000_000
+"""Reports that are heard so close to each other waited for their listener: the time between them says nothing."""
 _NOTHING_SEEN: Final = 2**64 - 1
 """What some peers say who have not seen a frame yet."""
 
@@ -113,12 +115,7 @@ class QosBoard:
             drops_late=report.drops_late,
             mode=report.mode.name.lower(),
             heard_ns=now_ns,
-            drops_per_s=(
-                # A counter that went back is that of another process with the same id.
-                None
-                if before is None or drops < before.drops or now_ns <= before.heard_ns
-                else (drops - before.drops) * _NS_PER_S / (now_ns - before.heard_ns)
-            ),
+            drops_per_s=_drops_per_s(before, drops, now_ns),
         )
 
     def suppose_rate(self, stream_id: int, rate_hz: float) -> None:
@@ -171,8 +168,19 @@ class QosBoard:
         return max(0, round(producer.current_seq + moved - consumer.last_seq_seen))
 
 
-def _rate_hz(before: ProducerQos | None, report: QosProducer, now_ns: int) -> float | None:
-    if before is None or before.epoch != report.epoch or now_ns <= before.heard_ns:
+def _drops_per_s(before: ConsumerQos | None, drops: int, now_ns: int) -> float | None:
+    # A counter that went back is that of another process with the same id.
+    if before is None or drops < before.drops:
         return None
+    if now_ns - before.heard_ns < _TOGETHER_NS:
+        return before.drops_per_s
+    return (drops - before.drops) * _NS_PER_S / (now_ns - before.heard_ns)
+
+
+def _rate_hz(before: ProducerQos | None, report: QosProducer, now_ns: int) -> float | None:
+    if before is None or before.epoch != report.epoch:
+        return None
+    if now_ns - before.heard_ns < _TOGETHER_NS:
+        return before.rate_hz
     frames = report.current_seq - before.current_seq
     return None if frames < 0 else frames * _NS_PER_S / (now_ns - before.heard_ns)

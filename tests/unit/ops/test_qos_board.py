@@ -46,6 +46,17 @@ class TestRates:
             board.on_producer(produced(seq), now_ns)
             assert board.producer(STREAM).rate_hz is None
 
+    def test_reports_that_waited_for_their_listener_change_nothing(self, board: QosBoard) -> None:
+        """A watcher that was stopped hears two seconds of reports within microseconds."""
+        for seq, now_ns in ((0, 0), (200, S), (400, 3 * S), (600, 3 * S + 5_000)):
+            board.on_producer(produced(seq), now_ns)
+            board.on_consumer(consumed(seq, gap=seq // 10), now_ns)
+        assert board.producer(STREAM).rate_hz == 100.0
+        (reader,) = board.consumers(STREAM)
+        assert reader.drops_per_s == 10.0
+        board.on_producer(produced(800), 4 * S + 5_000)
+        assert board.producer(STREAM).rate_hz == 200.0
+
 
 class TestLag:
     def test_reports_of_different_moments_are_compared_at_one(self, board: QosBoard) -> None:
