@@ -13,7 +13,7 @@ __all__ = ["ConsumerQos", "ProducerQos", "QosBoard"]
 
 _NS_PER_S: Final = 1_000_000_000
 _TOGETHER_NS: Final = 20_000_000
-"""Reports that are heard so close to each other waited for their listener: the time between them says nothing."""
+"""Reports that are heard so close to each other waited for their listener; the time between is not theirs."""
 _NOTHING_SEEN: Final = 2**64 - 1
 """What some peers say who have not seen a frame yet."""
 
