@@ -402,7 +402,7 @@ if os.geteuid() == 0:
 try:
     AeronClient.connect(sys.argv[1], connect_timeout_ms=0)
 except NoMediaDriverError as error:
-    assert "can't be written to" in error.message, error
+    assert "this user may not use the media driver" in error.message, error
     print("done")
 """
         assert_clean(run_script(script, media_driver.aeron_dir))
