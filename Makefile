@@ -69,10 +69,14 @@ test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the lo
 	@tools/say "running the Rust tests"
 	@cargo test --release --quiet -p tp-core -p tp-aeron --features tp-core/capi
 
+LIGHT_TESTS := tests/unit tests/property tests/conformance
+
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
-	@tools/say "running the Python tests"
-	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@tools/say "running the Python tests that need no quiet machine, side by side"
+	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(LIGHT_TESTS)
+	@tools/say "running the Python tests with real processes, one after the other"
+	@pytest $(addprefix --ignore=,$(LIGHT_TESTS))
 
 ##@ Measuring
 

@@ -106,9 +106,9 @@ class Producer(_native.FrameSender, Closing):
 
     @property
     def epoch(self) -> int | None:
-        """The stream's present epoch; None while there is no lease."""
+        """The stream's present epoch; None while there is no lease, or its ring is not open yet."""
         lease = self._session.attachment.lease
-        return None if lease is None else lease.epoch
+        return None if lease is None or self._session.writer is None else lease.epoch
 
     @property
     def max_frame_bytes(self) -> int:
