@@ -64,10 +64,7 @@ def test_every_picture_arrives_right_in_every_pixel():
     out, err = demo.process.communicate(timeout=60)
     assert demo.process.returncode == 0, err
     assert "60 right in every pixel, 0 wrong, 0 missed, 0 overwritten" in out
-    # On a busy machine a subscriber may miss some: the ring is the truth, a descriptor a hint (decision M16).
-    descriptors = re.search(r"(\d+) descriptors over Aeron", out)
-    assert descriptors is not None
-    assert 30 <= int(descriptors[1]) <= 60
+    assert "60 descriptors over Aeron" in out
     assert demo.left_behind() == []
 
 
