@@ -87,10 +87,14 @@ class Viewer:
         if frame is None:
             return False
         self._look_at(frame)
+        self.count()
+        return True
+
+    def count(self) -> None:
+        """Takes over what the consumer counted."""
         stats = self._consumer.stats
         self.outcome.gaps, self.outcome.late = stats.drops_gap, stats.drops_late
         self.outcome.descriptors = stats.descriptors_received
-        return True
 
     def _look_at(self, frame: Frame) -> None:
         seen_ns = time.monotonic_ns()
@@ -180,6 +184,7 @@ def watch(
         assert process.stdin is not None
         process.stdin.close()  # the camera may go
         process.wait(timeout=PATIENCE_S)
+        viewer.count()  # a picture may be seen in the ring before its descriptor is heard
     viewer.outcome.seconds = last_frame - first_frame
     viewer.outcome.camera_pid = process.pid
     viewer.outcome.camera_exit = process.poll()
