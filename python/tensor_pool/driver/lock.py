@@ -28,6 +28,7 @@ class BaseDirLock(Closing):
         directory: What to hold; must exist.
         what: What holders are called.
         hint: What whoever comes second may do.
+        file: The name of the file that is locked.
 
     Raises:
         RegionError: Another one holds it.
@@ -48,10 +49,11 @@ class BaseDirLock(Closing):
         *,
         what: str = "SHM driver",
         hint: str = "use that one, stop it, or set driver.instance_id or shm.namespace to another name",
+        file: str = _FILE,
     ) -> None:
         self._what = what
         self._hint = hint
-        self._path = directory / _FILE
+        self._path = directory / file
         while (fd := self._open_locked(directory)) is None:
             pass  # removed between opening and locking it: another must be made
         self._fd: int | None = fd
@@ -109,7 +111,7 @@ class BaseDirLock(Closing):
             self._fd = None
 
 
-def is_held(directory: Path) -> bool:
+def is_held(directory: Path, file: str = _FILE) -> bool:
     """Whether some process holds a directory, this one included.
 
     Example:
@@ -123,7 +125,7 @@ def is_held(directory: Path) -> bool:
         False
     """
     try:
-        fd = os.open(directory / _FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(directory / file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -32,6 +32,12 @@ COMMANDS: Final = {
     "delay": ("tensor_pool.ops.cli.stream.rates:delay", "Measure how old frames are when they come."),
     "drops": ("tensor_pool.ops.cli.stream.drops:drops", "Say who loses frames, and why."),
     "snap": ("tensor_pool.ops.cli.stream.snap:snap", "Save the newest frame as a picture or an array."),
+    "record": ("tensor_pool.ops.cli.recording.record:record", "Record streams into a directory."),
+    "recordings": ("tensor_pool.ops.cli.recording.verify:recordings", "List what recordings hold."),
+    "verify": (
+        "tensor_pool.ops.cli.recording.verify:verify",
+        "Check a recording, and repair what a crash left.",
+    ),
     "clients": ("tensor_pool.ops.cli.clients:clients", "List who reads and who writes."),
     "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),

@@ -1,0 +1,1 @@
+"""Commands that write, list and check recordings."""

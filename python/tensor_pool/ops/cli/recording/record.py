@@ -1,0 +1,135 @@
+"""``tpool record``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tensor_pool.ops.cli import exit_codes
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.stop_signals import StopSignals
+
+if TYPE_CHECKING:
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+    from tensor_pool.pipeline.record.options import StreamProgress
+    from tensor_pool.pipeline.record.recorder import Recorder
+
+__all__ = ["record"]
+
+_COLUMNS: Final = ("stream", "frames", "nbytes", "lost", "dropped", "segments", "durable_seq", "error")
+_LOOK_S: Final = 0.1
+_TELL_S: Final = 1.0
+_MIB: Final = 1 << 20
+
+
+@click.command()
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False), help="The directory of the recording."
+)
+@click.option("--frames", type=click.IntRange(min=1), metavar="N", help="End when each stream has so many.")
+@click.option("--seconds", type=click.FloatRange(0.1, 1e9), metavar="S", help="End after so long.")
+@click.option(
+    "--sync",
+    type=click.Choice(["frame", "interval", "seal"]),
+    default="interval",
+    show_default=True,
+    help="When frames survive a crash of the machine: at once, after a second or 64 MiB, or when sealed.",
+)
+@click.option(
+    "--segment-mib",
+    type=click.IntRange(1, 2047),
+    default=128,
+    show_default=True,
+    metavar="MIB",
+    help="Seal a segment that is so long.",
+)
+@click.option(
+    "--keep-mib", type=click.IntRange(min=1), metavar="MIB", help="Remove the oldest segments beyond."
+)
+@click.option("--keep-hours", type=click.FloatRange(1e-3, 1e6), metavar="H", help="Remove older segments.")
+@click.option(
+    "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
+)
+@format_option()
+@config_options
+@click.pass_context
+def record(
+    ctx: click.Context,
+    /,
+    *,
+    config: Config,
+    output_format: OutputFormat,
+    streams: tuple[str, ...],
+    out: str,
+    frames: int | None,
+    seconds: float | None,
+    **options: Any,
+) -> None:
+    """Record STREAMs (names or ids) into a directory until Ctrl-C, --frames or --seconds.
+
+    Streams that are not there yet are waited for. A directory that has a recording is continued. Exit codes:
+    0 when every frame was written, 1 when some were lost or dropped; `tpool verify` says more.
+
+    \b
+    Examples:
+      tpool record camera-1 --out recordings
+      tpool record camera-1 camera-2 --out recordings --seconds 60 --sync frame
+      tpool record 10000 --out ring --keep-mib 10240
+    """  # noqa: D301 - click's mark for text that stays as it is
+    from tensor_pool.host.connection import connect  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.pipeline.record.options import RecorderOptions  # noqa: PLC0415
+    from tensor_pool.pipeline.record.recorder import Recorder  # noqa: PLC0415
+
+    keep_mib, keep_hours = options["keep_mib"], options["keep_hours"]
+    how = RecorderOptions(
+        sync=options["sync"],
+        segment_bytes=options["segment_mib"] * _MIB,
+        keep_bytes=None if keep_mib is None else keep_mib * _MIB,
+        keep_s=None if keep_hours is None else keep_hours * 3600,
+        start="oldest" if options["oldest"] else "latest",
+    )
+    chosen = [int(stream) if stream.isdecimal() else stream for stream in streams]
+    with StopSignals() as stop, connect(config=config) as pool:
+        with Recorder(pool, chosen, out, how) as recorder:
+            _wait(recorder, stop, frames=frames, seconds=seconds)
+        found = recorder.progress
+    print_rows(({"stream": stream, **_row(done)} for stream, done in found.items()), _COLUMNS, output_format)
+    is_whole = all(not done.lost and not done.dropped for done in found.values())
+    ctx.exit(exit_codes.OK if is_whole else exit_codes.PROBLEMS)
+
+
+def _wait(recorder: Recorder, stop: StopSignals, *, frames: int | None, seconds: float | None) -> None:
+    """Tells once a second how far it is, until it has enough or is told to stop."""
+    started = told = time.monotonic()
+    before = 0
+    while recorder.is_running and not stop.wait(timeout_s=_LOOK_S):
+        now, progress = time.monotonic(), recorder.progress.values()
+        if seconds is not None and now - started >= seconds:
+            return
+        if frames is not None and all(done.frames >= frames for done in progress):
+            return
+        if now - told >= _TELL_S:
+            total = sum(done.nbytes for done in progress)
+            _tell(list(progress), (total - before) / (now - told))
+            told, before = now, total
+
+
+def _tell(progress: list[StreamProgress], bytes_per_s: float) -> None:
+    errors = {done.error for done in progress if done.error}
+    click.echo(
+        f"{sum(done.frames for done in progress):,} frames, "
+        f"{sum(done.nbytes for done in progress) / _MIB:,.0f} MiB, {bytes_per_s / _MIB:,.1f} MiB/s, "
+        f"{sum(done.lost for done in progress):,} lost, {sum(done.dropped for done in progress):,} dropped, "
+        f"{sum(done.backlog_bytes for done in progress) / _MIB:,.0f} MiB waiting"
+        + "".join(f"; {error}" for error in sorted(errors)),
+        err=True,
+    )
+
+
+def _row(done: StreamProgress) -> dict[str, Any]:
+    return {name: getattr(done, name) for name in _COLUMNS[1:]}

@@ -1,0 +1,1 @@
+"""From live streams to files, tables and training sets. Needs the extra ``record``."""

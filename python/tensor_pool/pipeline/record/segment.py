@@ -1,0 +1,155 @@
+"""One file of a recording while it is written: an Arrow IPC file that grows row by row, and its index.
+
+Until it is sealed the file has no footer; whoever reads it then goes through it from its start, up to the
+last whole row. Its name says so: ``00000003.arrow.open`` becomes ``00000003.arrow``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tensor_pool.closing import Closing
+from tensor_pool.pipeline.record.index import IndexEntry
+from tensor_pool.pipeline.record.rows import SCHEMA, to_batch
+from tensor_pool.runtime.faults import fault_point
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tensor_pool.pipeline.record.rows import Row
+
+__all__ = ["INDEX", "OPEN", "SEALED", "SegmentWriter", "sync_directory"]
+
+SEALED: Final = ".arrow"
+OPEN: Final = ".arrow.open"
+INDEX: Final = ".index"
+_ALIGNMENT: Final = 8
+"""Arrow pads buffers to that."""
+
+
+class SegmentWriter(Closing):
+    """Writes one segment.
+
+    Args:
+        directory: Where it lies; must exist.
+        number: Of the segment; there must be none with it yet.
+
+    Raises:
+        OSError: The files can't be made.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from tensor_pool.pipeline.record.rows import Row
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     writer = SegmentWriter(pathlib.Path(name), 1)
+        ...     entry = writer.append(Row(kind="frame", stream_id=1, epoch=1, seq=0), b"12345678")
+        ...     writer.sync()
+        ...     writer.seal().name
+        '00000001.arrow'
+    """
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.number = number
+        self.directory: Final = directory
+        self.path: Final = directory / f"{number:08}{OPEN}"
+        self._index_path: Final = directory / f"{number:08}{INDEX}"
+        self.entries: list[IndexEntry] = []
+        """Rows that are in the file, synced or not."""
+        self.synced_rows = 0
+        self._resources = contextlib.ExitStack()
+        self._unindexed: list[IndexEntry] = []
+        try:
+            self._data_fd = self._open(self.path)
+            self._index_fd = self._open(self._index_path)
+            self._sink = self._resources.enter_context(pa.OSFile(str(self.path), "wb"))
+            self._writer = pa.ipc.new_file(self._sink, SCHEMA)
+            fault_point("record.segment_open")
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, path: Path) -> int:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o644)
+        self._resources.callback(os.close, fd)
+        return fd
+
+    @property
+    def nbytes(self) -> int:
+        """How long the file is."""
+        return self.entries[-1].end if self.entries else 0
+
+    def append(self, row: Row, values: Any = b"") -> IndexEntry:
+        """Writes a row; it counts once `sync` has returned.
+
+        Raises:
+            OSError: It can't be written. What was written before stays readable; no more can be added.
+        """
+        batch, crc = to_batch(row, values)
+        start = self._sink.tell()
+        self._writer.write_batch(batch)
+        end = self._sink.tell()
+        nbytes = batch.column(batch.num_columns - 1).buffers()[2].size
+        padded = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        entry = IndexEntry(
+            start, end, end - padded, row.epoch, row.seq, row.timestamp_ns, nbytes, crc, row.count
+        )
+        self.entries.append(entry)
+        self._unindexed.append(entry)
+        return entry
+
+    def sync(self) -> None:
+        """Makes all rows so far survive a crash: the rows first, then the entries that vouch for them.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self._unindexed:
+            fault_point("record.before_sync")
+            os.fdatasync(self._data_fd)
+            fault_point("record.before_index")
+            self._write_index(b"".join(entry.encode() for entry in self._unindexed))
+            self._unindexed.clear()
+            os.fdatasync(self._index_fd)
+        self.synced_rows = len(self.entries)
+
+    def _write_index(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._index_fd, data) :]
+
+    def seal(self) -> Path:
+        """Writes the footer, syncs, and gives the file its final name.
+
+        Raises:
+            OSError: The disk failed; the open segment stays as it is.
+        """
+        self.sync()
+        self._writer.close()
+        self._resources.close()
+        fault_point("record.before_rename")
+        sealed = self.path.with_name(f"{self.number:08}{SEALED}")
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.path.rename(sealed)
+        sync_directory(self.directory)
+        self._index_path.unlink(missing_ok=True)
+        return sealed
+
+    def close(self) -> None:
+        """Lets go of the files as they are: an unsealed segment waits for a repair. May be called again."""
+        self._resources.close()
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes new names in a directory survive a crash."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,247 @@
+"""Recording one stream: a thread that reads and a thread that writes.
+
+The reading thread only copies, so that it never misses a frame for the disk's sake; between the two lies a
+`Backlog`. What does not fit into it is dropped, counted, and told in the recording itself as a gap.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ClosedError, FrameOverwrittenError, TensorPoolError
+from tensor_pool.pipeline.record.backlog import Backlog, Taken
+from tensor_pool.pipeline.record.options import StreamProgress
+from tensor_pool.pipeline.record.rows import Row
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from tensor_pool.pipeline.record.options import RecorderOptions
+    from tensor_pool.pipeline.record.store import StreamStore
+    from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.pool.frame import Frame
+
+__all__ = ["StreamRecorder"]
+
+_LOG: Final = logging.getLogger(__name__)
+_SLICE_S: Final = 0.1
+_NOTHING: Final[NDArray[Any]] = np.empty(0, np.uint8)
+_TOO_LARGE: Final = 2**63
+"""Numbers are signed in tables."""
+
+
+class StreamRecorder(Closing):
+    """Records one stream until it is closed.
+
+    Args:
+        consumer: Where frames come from, in copy mode; belongs to the recorder from now on.
+        store: Where rows go; belongs to the recorder too.
+        options: How.
+    """
+
+    def __init__(self, consumer: Consumer, store: StreamStore, options: RecorderOptions) -> None:
+        self._consumer = consumer
+        self._store = store
+        self._backlog = Backlog(max_bytes=options.max_backlog_bytes)
+        self._progress = StreamProgress()
+        self._next: tuple[int, int] | None = None
+        self._gap: Row | None = None
+        """Frames that the reading thread misses and has not told of yet."""
+        self._unwritten: Row | None = None
+        """Frames that the writing thread could not write, and has not told of yet."""
+        self._told_metadata: tuple[int, int] | None = None
+        self._stop = threading.Event()
+        self._reading = threading.Thread(target=self._read, name="record read", daemon=True)
+        self._writing = threading.Thread(target=self._write, name="record write", daemon=True)
+        self._writing.start()
+        self._reading.start()
+
+    @property
+    def progress(self) -> StreamProgress:
+        """What became of the stream so far."""
+        return msgspec.structs.replace(
+            self._progress,
+            backlog_bytes=self._backlog.nbytes,
+            durable_seq=self._store.durable_seq,
+            segments=len(self._store.catalogue.segments),
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still reads."""
+        return self._reading.is_alive()
+
+    def close(self) -> None:
+        """Writes what was read, seals the segment, and gives the stream back. May be called again."""
+        self._stop.set()
+        self._reading.join()
+        self._writing.join()
+        self._consumer.close()
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            while not self._stop.is_set():
+                frame = self._consumer.poll(timeout=_SLICE_S)
+                if frame is not None:
+                    self._take(frame)
+        except ClosedError:
+            pass
+        except TensorPoolError as e:
+            self._progress.error = e.message
+            _LOG.error("recording of %s ends: %s", self._consumer.name, e)
+        finally:
+            if self._gap is not None:
+                self._backlog.put(Taken(self._gap, _NOTHING))
+            self._backlog.close()
+
+    def _take(self, frame: Frame) -> None:
+        epoch, seq = frame.epoch, frame.seq
+        if self._next is not None and self._next[0] == epoch and seq > self._next[1]:
+            missing = seq - self._next[1]
+            self._progress.lost += missing
+            self._miss(frame, self._next[1], missing, "lost")
+        self._next = (epoch, seq + 1)
+        reason = self._keep(frame)
+        if reason is not None:
+            self._progress.dropped += 1
+            self._miss(frame, seq, 1, reason)
+
+    def _keep(self, frame: Frame) -> str | None:
+        """Hands a frame over to be written; why not, if not."""
+        if frame.epoch >= _TOO_LARGE or frame.seq >= _TOO_LARGE or frame.timestamp_ns >= _TOO_LARGE:
+            return "number_too_large"
+        try:
+            array = frame.copy() if frame.borrowed else frame.array
+        except FrameOverwrittenError:
+            return "overwritten"
+        info = frame.info
+        row = Row(
+            kind="frame",
+            stream_id=info.stream_id,
+            epoch=info.epoch,
+            seq=info.seq,
+            timestamp_ns=info.timestamp_ns,
+            recorded_ns=time.time_ns(),
+            dtype=info.dtype,
+            shape=info.shape,
+            order=info.order,
+            meta_version=info.meta_version,
+            trace_id=info.trace_id,
+        )
+        before = [] if self._gap is None else [Taken(self._gap, _NOTHING)]
+        if not self._backlog.put(*before, Taken(row, array)):
+            return "backlog_full"
+        self._gap = None
+        return None
+
+    def _miss(self, frame: Frame, seq: int, count: int, status: str) -> None:
+        """Tells of missing frames in a row as one."""
+        gap = Row(
+            kind="gap",
+            stream_id=frame.stream_id,
+            epoch=min(frame.epoch, _TOO_LARGE - 1),
+            seq=min(seq, _TOO_LARGE - 1),
+            count=count,
+            status=status,
+            timestamp_ns=min(frame.timestamp_ns, _TOO_LARGE - 1),
+            recorded_ns=time.time_ns(),
+        )
+        before = self._gap
+        self._gap = gap if before is None else before.extended(gap) or gap
+        if before is not None and self._gap is gap:
+            self._backlog.put(Taken(before, _NOTHING))
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        while True:
+            taken = self._backlog.take(_SLICE_S)
+            try:
+                if taken is not None:
+                    self._append(taken)
+                self._store.on_time(time.monotonic_ns())
+            except OSError as e:
+                self._on_disk_error(e)
+            finally:
+                if taken is not None:
+                    self._backlog.done(taken)
+            if taken is None and self._backlog.is_over:
+                break
+        self._store.close()
+
+    def _append(self, taken: Taken) -> None:
+        row = taken.row
+        try:
+            if row.kind == "frame":
+                self._tell_metadata(row)
+            if self._unwritten is not None:
+                self._store.append(self._unwritten, now_ns=time.monotonic_ns())
+                self._unwritten = None
+            self._store.append(row, taken.array, now_ns=time.monotonic_ns())
+        except OSError:
+            self._give_up(row)
+            raise
+        if self._progress.error is not None:
+            _LOG.warning("recording of %s goes on", self._consumer.name)
+            self._progress.error = None
+        if row.kind == "frame":
+            self._progress.frames += 1
+            self._progress.nbytes += taken.array.nbytes
+            self._progress.epoch, self._progress.last_seq = row.epoch, row.seq
+
+    def _give_up(self, row: Row) -> None:
+        """Remembers what could not be written, to tell of it when the disk works again."""
+        self._progress.dropped += row.count if row.kind == "frame" else 0
+        gap = Row(
+            kind="gap",
+            stream_id=row.stream_id,
+            epoch=row.epoch,
+            seq=row.seq,
+            count=row.count,
+            status="disk",
+            timestamp_ns=row.timestamp_ns,
+            recorded_ns=row.recorded_ns,
+        )
+        before = self._unwritten
+        extended = None if before is None else before.extended(gap)
+        # Of several epochs only the newest is told of: the disk has failed for longer than a producer lived.
+        self._unwritten = extended or gap
+
+    def _tell_metadata(self, row: Row) -> None:
+        """Writes the metadata that a frame refers to, once, and at the start of each later segment."""
+        if (row.epoch, row.meta_version) == self._told_metadata:
+            return
+        version = self._consumer.metadata.at(row.meta_version)
+        if version is None:
+            return  # not heard yet: with one of the next frames
+        about = Row(
+            kind="metadata",
+            stream_id=row.stream_id,
+            epoch=row.epoch,
+            seq=row.seq,
+            count=0,
+            timestamp_ns=row.timestamp_ns,
+            recorded_ns=row.recorded_ns,
+            meta_version=row.meta_version,
+        )
+        values = msgspec.json.encode(list(version.attributes.values()))
+        self._store.append(about, values, now_ns=time.monotonic_ns())
+        self._store.set_head([(about, values)])
+        self._told_metadata = (row.epoch, row.meta_version)
+
+    def _on_disk_error(self, error: OSError) -> None:
+        text = error.strerror or str(error)
+        if self._progress.error != text:
+            _LOG.error("can't record %s: %s; frames are dropped until it works", self._consumer.name, text)
+        self._progress.error = text

@@ -1,0 +1,195 @@
+"""Finds what a crash, a full disk or a bad one did to a recording; repairs what can be without guessing."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool.driver.lock import is_held
+from tensor_pool.errors import MalformedMessageError, RegionError
+from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
+from tensor_pool.pipeline.record.index import IndexEntry, read_entries
+from tensor_pool.pipeline.record.reading import describe_segment, read_rows
+from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
+from tensor_pool.pipeline.record.store import LOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tensor_pool.pipeline.record.catalogue import SegmentInfo
+
+__all__ = ["Checked", "Flaw", "verify"]
+
+_REPAIR: Final = 90_000_000
+"""Numbers from here on are those of segments that are being repaired."""
+
+
+class Flaw(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be."""
+
+    stream: str
+    file: str
+    what: str
+    repaired: bool = False
+
+
+class Checked(msgspec.Struct, kw_only=True):
+    """What was looked at, and what was found."""
+
+    streams: int = 0
+    segments: int = 0
+    frames: int = 0
+    nbytes: int = 0
+    lost: int = 0
+    """Frames that the recording itself says are missing; no flaw of it."""
+    flaws: list[Flaw] = []
+
+
+def verify(
+    recording: Path, *, repair: bool = False, on_segment: Callable[[Path], object] | None = None
+) -> Checked:
+    """Reads every byte of a recording and checks it.
+
+    Args:
+        recording: Its directory.
+        repair: Seal segments that a crash left open, and write catalogues anew. Damaged frames stay.
+        on_segment: Called before each segment is read, to show progress.
+
+    Raises:
+        RegionError: There is no recording, or it is still being written and `repair` is asked for.
+    """
+    streams = sorted(
+        {
+            path.parent
+            for kind in (CATALOGUE, f"*{SEALED}", f"*{OPEN}")
+            for path in recording.glob(f"*/{kind}")
+        }
+    )
+    if not streams:
+        raise RegionError(
+            f"there is no recording in {recording}", hint="`tpool record STREAM --out DIR` makes one"
+        )
+    checked = Checked(streams=len(streams))
+    for directory in streams:
+        if repair and is_held(directory, LOCK):
+            raise RegionError(f"{directory} is being recorded", hint="repair it when the recorder has ended")
+        _Stream(directory, checked, repair=repair, on_segment=on_segment or (lambda _: None)).check()
+    return checked
+
+
+class _Stream:
+    def __init__(
+        self, directory: Path, checked: Checked, *, repair: bool, on_segment: Callable[[Path], object]
+    ) -> None:
+        self._directory = directory
+        self._checked = checked
+        self._repair = repair
+        self._on_segment = on_segment
+
+    def check(self) -> None:
+        catalogue = self._catalogue()
+        listed = {segment.file: segment for segment in catalogue.segments}
+        is_changed = False
+        if self._repair:
+            is_changed = self._seal_open_ones()
+        found = sorted(self._directory.glob(f"*{SEALED}"))
+        infos = []
+        for path in found:
+            info = self._check_sealed(path)
+            if info is None:
+                infos += [listed[path.name]] if path.name in listed else []
+                continue
+            infos.append(info)
+            if listed.get(path.name) != info:
+                is_changed = True
+                self._flaw(path, "is not in the catalogue as it is", repaired=self._repair)
+        for name in sorted(set(listed) - {path.name for path in found}):
+            is_changed = True
+            self._flaw(self._directory / name, "is missing", repaired=False)
+        for path in sorted(self._directory.glob(f"*{OPEN}")):
+            self._check_open(path)
+        if self._repair and is_changed:
+            catalogue.segments = infos
+            save_catalogue(self._directory, catalogue)
+
+    def _catalogue(self) -> Catalogue:
+        try:
+            catalogue = load_catalogue(self._directory)
+        except MalformedMessageError as e:
+            self._flaw(self._directory / CATALOGUE, e.message, repaired=self._repair)
+            return Catalogue(stream_name=self._directory.name)
+        return catalogue or Catalogue(stream_name=self._directory.name)
+
+    def _check_sealed(self, path: Path) -> SegmentInfo | None:
+        self._on_segment(path)
+        try:
+            damaged = self._damaged(path)
+            info = describe_segment(path)
+        except (MalformedMessageError, OSError) as e:
+            self._flaw(path, getattr(e, "message", str(e)))
+            return None
+        for seq in damaged:
+            self._flaw(path, f"frame {seq} is not what was recorded (wrong checksum)")
+        self._checked.segments += 1
+        self._checked.frames += info.frames
+        self._checked.nbytes += info.nbytes
+        self._checked.lost += info.lost
+        return info
+
+    def _damaged(self, path: Path) -> list[int]:
+        return [recorded.row.seq for recorded in read_rows(path) if not recorded.is_whole]
+
+    def _check_open(self, path: Path) -> None:
+        """A segment that is being written, or that a crash left."""
+        self._on_segment(path)
+        rows = list(read_rows(path))
+        frames = sum(recorded.row.kind == "frame" for recorded in rows)
+        self._checked.segments += 1
+        self._checked.frames += frames
+        self._checked.nbytes += path.stat().st_size
+        if is_held(self._directory, LOCK):
+            return
+        acknowledged = len(_entries(path))
+        if acknowledged > len(rows):
+            self._flaw(path, f"{acknowledged} rows were synced, {len(rows)} can be read")
+        self._flaw(path, f"was left open with {frames} frames; --repair seals it")
+
+    def _seal_open_ones(self) -> bool:
+        is_changed = False
+        for path in sorted(self._directory.glob(f"*{OPEN}")):
+            is_changed = True
+            acknowledged, kept = len(_entries(path)), _seal(path)
+            lost = f", {acknowledged - kept} rows were lost" if acknowledged > kept else ""
+            self._flaw(path, f"was left open; {kept} rows were kept{lost}", repaired=True)
+        return is_changed
+
+    def _flaw(self, path: Path, what: str, *, repaired: bool = False) -> None:
+        flaw = Flaw(stream=self._directory.name, file=path.name, what=what, repaired=repaired)
+        self._checked.flaws.append(flaw)
+
+
+def _entries(path: Path) -> list[IndexEntry]:
+    index = path.with_name(path.name.removesuffix(OPEN) + INDEX)
+    with contextlib.suppress(OSError):
+        return read_entries(index.read_bytes())
+    return []
+
+
+def _seal(path: Path) -> int:
+    """Makes a sealed segment of what is whole in an open one; how many rows that is. An empty one goes."""
+    number, directory = int(path.name.removesuffix(OPEN)), path.parent
+    temporary = _REPAIR + number
+    for old in directory.glob(f"{temporary:08}.*"):
+        old.unlink()  # of a repair that was interrupted
+    kept = [recorded for recorded in read_rows(path) if recorded.is_whole]
+    if any(recorded.row.kind != "metadata" for recorded in kept):
+        with SegmentWriter(directory, temporary) as writer:
+            for recorded in kept:
+                writer.append(recorded.row, recorded.values)
+            writer.seal().rename(directory / f"{number:08}{SEALED}")
+    for old in (path, directory / f"{number:08}{INDEX}"):
+        old.unlink(missing_ok=True)
+    return len(kept)

@@ -1,0 +1,200 @@
+"""Recorders that die, disks that fail: what was acknowledged is there; reliability 22, promise I10."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pool_hosts import quick_host
+from tensor_pool.pipeline.record import Recorder, store
+from tensor_pool.pipeline.record.catalogue import load_catalogue, stream_directory
+from tensor_pool.pipeline.record.reading import read_rows
+from tensor_pool.pipeline.record.verify import verify
+from tensor_pool.testing import wait_until
+
+NAME = "camera-1"
+FRAME_BYTES = 40_000
+
+RECORD = """
+    from tensor_pool.pipeline.record import Recorder
+    options = dict(sync={sync!r}, segment_bytes=300_000, sync_interval_s=0.05)
+    recorder = Recorder(pool, ["camera-1"], {out!r}, **options)
+    print("ready")
+    before = None
+    while True:
+        durable = recorder.progress["camera-1"].durable_seq
+        if durable != before:
+            print(durable)
+            before = durable
+        time.sleep(0.001)
+"""
+
+
+@pytest.fixture(scope="module")
+def host():
+    with quick_host() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def out(host):
+    with host.connect() as pool, pool.producer(NAME, max_bytes=FRAME_BYTES, slots=256) as out:
+        yield out
+
+
+def publish(out, count):
+    for _ in range(count):
+        out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
+        time.sleep(0.002)  # what a camera's rate would be; nothing waits for it
+
+
+def acknowledged(recorder) -> int:
+    """What the dead recorder said last."""
+    durable = -1
+    while True:
+        try:
+            line = recorder.read_line(timeout_s=5)
+        except AssertionError:
+            return durable
+        durable = max(durable, int(line) if line.isdecimal() else -1)
+
+
+def check(recording, durable) -> None:
+    """After a repair everything acknowledged is there, in order and whole, and nothing is wrong any more."""
+    verify(recording, repair=True)
+    assert verify(recording).flaws == []
+    directory = stream_directory(recording, NAME)
+    rows = [
+        recorded
+        for segment in load_catalogue(directory).segments
+        for recorded in read_rows(directory / segment.file)
+        if recorded.row.kind == "frame"
+    ]
+    seqs = [recorded.row.seq for recorded in rows]
+    assert seqs == list(range(seqs[0], seqs[-1] + 1)) if seqs else durable < 0
+    assert not seqs or seqs[-1] >= durable
+    for recorded in rows:
+        assert recorded.is_whole
+        assert set(np.unique(recorded.array)) == {recorded.row.seq % 251}
+
+
+@pytest.mark.parametrize("sync", ["frame", "interval"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "record.segment_open:kill",
+        "record.segment_open:kill:2",
+        "record.before_sync:kill:3",
+        "record.before_index:kill:3",
+        "record.before_rename:kill",
+        "record.before_catalogue:kill",
+        "record.before_catalogue:kill:2",
+    ],
+)
+def test_a_recorder_that_is_killed_anywhere_keeps_what_it_acknowledged(host, out, tmp_path, fault, sync):
+    recorder = host.run_python(
+        RECORD.format(out=str(tmp_path), sync=sync), environ={"TENSOR_POOL_FAULT": fault}
+    )
+    assert recorder.read_line() == "ready"
+    wait_until(lambda: out.stats.consumers)
+    wait_until(lambda: publish(out, 5) or recorder.exit_code is not None, what="the end of the recorder")
+    check(tmp_path, acknowledged(recorder))
+
+
+def test_a_recorder_that_is_killed_at_any_time(host, out, tmp_path):
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    times = random.Random(seed)
+    for attempt in range(5):
+        recording = tmp_path / str(attempt)
+        recorder = host.run_python(RECORD.format(out=str(recording), sync="interval"))
+        assert recorder.read_line() == "ready"
+        wait_until(lambda: out.stats.consumers)
+        publish(out, times.randrange(10, 60))
+        recorder.kill()
+        check(recording, acknowledged(recorder))
+
+
+def test_a_killed_recorder_is_followed_by_another_one(host, out, tmp_path):
+    recorder = host.run_python(RECORD.format(out=str(tmp_path), sync="frame"))
+    assert recorder.read_line() == "ready"
+    wait_until(lambda: out.stats.consumers)
+    publish(out, 20)
+    recorder.kill()
+    durable = acknowledged(recorder)
+    with host.connect() as pool, Recorder(pool, [NAME], tmp_path) as again:
+        wait_until(lambda: out.stats.consumers)
+        last = out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
+        wait_until(lambda: again.progress[NAME].last_seq == last)
+    found = verify(tmp_path, repair=True)
+    assert found.frames >= durable + 1
+    assert verify(tmp_path).flaws == []
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Four MiB of disk."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(directory)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("can't mount")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_disk_that_is_full_for_a_while(host, out, small):
+    filler = small / "filler"
+    with host.connect() as pool, Recorder(pool, [NAME], small, segment_bytes=300_000) as recorder:
+        wait_until(lambda: out.stats.consumers)
+        publish(out, 10)
+        wait_until(lambda: recorder.progress[NAME].last_seq == 9)
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(bytes(8 << 20))
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].error is not None)
+        assert "No space left" in recorder.progress[NAME].error
+        publish(out, 5)
+        filler.unlink()
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].error is None)
+        last = out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
+        wait_until(lambda: recorder.progress[NAME].last_seq == last)
+        dropped = recorder.progress[NAME].dropped
+    assert dropped > 0
+    found = verify(small, repair=True)
+    assert (found.frames + found.lost, found.lost) == (last + 1, dropped)
+    assert verify(small).flaws == []
+
+
+def test_a_disk_that_turns_read_only_for_a_while(host, out, tmp_path, monkeypatch):
+    """As a kernel does that met an error: nothing new can be opened."""
+    real, is_broken = store.SegmentWriter, threading.Event()
+
+    def open_segment(*arguments):
+        if is_broken.is_set():
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(*arguments)
+
+    monkeypatch.setattr(store, "SegmentWriter", open_segment)
+    with host.connect() as pool, Recorder(pool, [NAME], tmp_path, segment_bytes=300_000) as recorder:
+        wait_until(lambda: out.stats.consumers)
+        publish(out, 10)
+        wait_until(lambda: recorder.progress[NAME].last_seq == 9)
+        is_broken.set()
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].error is not None)
+        assert "Read-only" in recorder.progress[NAME].error
+        is_broken.clear()
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].error is None)
+        wait_until(lambda: recorder.progress[NAME].last_seq == out.stats.frames - 1)
+        dropped = recorder.progress[NAME].dropped
+    found = verify(tmp_path)
+    assert (found.flaws, found.lost, found.frames) == ([], dropped, out.stats.frames - dropped)
