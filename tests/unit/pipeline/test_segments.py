@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.pipeline.record.index import ENTRY_BYTES, read_entries
+from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
+from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.record.rows import Row
 from tensor_pool.pipeline.record.segment import SegmentWriter
 
@@ -59,12 +62,12 @@ def test_an_open_segment_is_read_up_to_its_last_whole_row_wherever_it_ends(write
 
 def test_a_sealed_segment_is_an_arrow_file(writer):
     fill(writer, 5)
-    sealed = writer.seal()
+    sealed = writer.directory / writer.seal().file
     table = pa.ipc.open_file(pa.memory_map(str(sealed))).read_all()
     assert table["seq"].to_pylist() == [0, 1, 2, 3, 4]
     assert table.schema.metadata[b"tensorpool.recording"] == b"1"
     assert values(sealed) == expected(5)
-    assert [path.name for path in sealed.parent.iterdir()] == ["00000001.arrow"]
+    assert sorted(path.name for path in sealed.parent.iterdir()) == ["00000001.arrow", "00000001.rows"]
 
 
 def test_the_index_says_where_the_bytes_of_a_frame_lie(writer):
@@ -101,7 +104,7 @@ def test_every_shape_comes_back(writer, shape, order):
     array = np.asarray(np.arange(np.prod(shape), dtype="float32").reshape(shape), order=order)
     flat = array.reshape(-1, order=order)
     writer.append(frame(0, array, order=order), flat)
-    (recorded,) = read_rows(writer.seal())
+    (recorded,) = read_rows(writer.directory / writer.seal().file)
     assert recorded.array.shape == shape
     assert np.array_equal(recorded.array, array)
     assert not recorded.array.flags.writeable
@@ -110,7 +113,7 @@ def test_every_shape_comes_back(writer, shape, order):
 def test_a_flipped_bit_in_a_frame_is_noticed(writer):
     fill(writer, 3)
     damaged = writer.entries[1]
-    sealed = writer.seal()
+    sealed = writer.directory / writer.seal().file
     content = bytearray(sealed.read_bytes())
     content[damaged.values_start + 10] ^= 4
     sealed.write_bytes(content)
@@ -119,7 +122,7 @@ def test_a_flipped_bit_in_a_frame_is_noticed(writer):
 
 def test_damage_anywhere_is_an_error_or_a_wrong_checksum_and_never_another_frame(writer):
     fill(writer, 3, size=8)
-    sealed = writer.seal()
+    sealed = writer.directory / writer.seal().file
     content = sealed.read_bytes()
     for at in range(0, len(content), 3):
         damaged = bytearray(content)
@@ -139,9 +142,43 @@ def test_what_a_segment_holds(writer):
     fill(writer, 5)
     writer.append(gap)
     writer.append(frame(8, np.zeros(4, "uint8")), np.zeros(4, "uint8"))
-    info = describe_segment(writer.seal())
+    info = writer.seal()
     assert (info.rows, info.frames, info.lost) == (8, 6, 3)
     assert (info.first_seq, info.last_seq, info.first_timestamp_ns, info.last_timestamp_ns) == (0, 8, 0, 800)
+    assert (info.min_seq, info.max_seq) == (0, 8)
+
+
+def test_the_table_beside_a_segment_says_where_bytes_lie(writer):
+    metadata = Row(kind="metadata", stream_id=10_000, epoch=7, seq=0, count=0, recorded_ns=1)
+    writer.append(metadata, b'["exposure"]')
+    fill(writer, 5)
+    writer.append(frame(8, np.zeros(0, "uint8")), np.zeros(0, "uint8"))
+    info = writer.seal()
+    path = writer.directory / info.file
+    assert describe_segment(path)[0] == info, "made anew from the segment it is the same"
+    rows = read_row_table(Place(writer.directory), info).to_pylist()
+    assert [row["attributes"] for row in rows] == [b'["exposure"]', *[None] * 6]
+    content = path.read_bytes()
+    for row, recorded in zip(rows, read_rows(path), strict=True):
+        found = content[row["values_start"] :][: row["nbytes"]]
+        assert found == bytes(recorded.values)
+        assert (row["crc32c"], row["row_crc32c"]) == (recorded.crc32c, recorded.row_crc32c)
+        assert all(
+            row[name] == (list(value) if name == "shape" else value)
+            for name, value in msgspec.structs.asdict(recorded.row).items()
+        )
+
+
+def test_a_damaged_table_is_refused_and_names_the_remedy(writer):
+    fill(writer, 2)
+    info = writer.seal()
+    table = writer.directory / "00000001.rows"
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    table.write_bytes(content)
+    with pytest.raises(MalformedMessageError, match="damaged") as refused:
+        read_row_table(Place(writer.directory), info)
+    assert "--repair" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from the segments.
 
 from __future__ import annotations
 
-import os
 import urllib.parse
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from tensor_pool.errors import MalformedMessageError
+from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.rows import FORMAT_VERSION
-from tensor_pool.pipeline.record.segment import sync_directory
+from tensor_pool.pipeline.record.synced import sync_directory, write_synced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,10 +40,18 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of its first epoch."""
     last_seq: int
     """Of its last epoch."""
+    min_seq: int
+    """Of all of its epochs."""
+    max_seq: int
     first_timestamp_ns: int
     last_timestamp_ns: int
     first_recorded_ns: int
     last_recorded_ns: int
+    first_event_ns: int | None = None
+    """Real time of its first frame; None when no clock says so."""
+    last_event_ns: int | None = None
+    rows_crc32c: int = 0
+    """Of the table of its rows, the file beside it."""
 
 
 class Catalogue(msgspec.Struct, kw_only=True):
@@ -79,16 +87,16 @@ def stream_directory(recording: Path, stream: str | int) -> Path:
     return recording / (f"%2E{name[1:]}" if name.startswith(".") else name)
 
 
-def load_catalogue(directory: Path) -> Catalogue | None:
+def load_catalogue(directory: Path | Place) -> Catalogue | None:
     """The catalogue of a stream; None when there is none yet.
 
     Raises:
         MalformedMessageError: It can't be understood, or a newer release wrote it.
         OSError: It can't be read.
     """
-    path = directory / CATALOGUE
+    path = (directory if isinstance(directory, Place) else Place(directory)).child(CATALOGUE)
     try:
-        content = path.read_bytes()
+        content = path.read()
     except FileNotFoundError:
         return None
     try:
@@ -111,13 +119,5 @@ def save_catalogue(directory: Path, catalogue: Catalogue) -> None:
     Raises:
         OSError: It can't be written; the old one is still there.
     """
-    path = directory / CATALOGUE
-    temporary = path.with_suffix(".new")
-    content = msgspec.json.format(msgspec.json.encode(catalogue), indent=1)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-    temporary.rename(path)
+    write_synced(directory / CATALOGUE, msgspec.json.format(msgspec.json.encode(catalogue), indent=1))
     sync_directory(directory)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tensor_pool import _native
 from tensor_pool.errors import MalformedMessageError
-from tensor_pool.pipeline.record.catalogue import SegmentInfo
+from tensor_pool.pipeline.record.row_table import Located, describe_rows, row_table, to_bytes
 from tensor_pool.pipeline.record.rows import FORMAT_VERSION, SCHEMA, VALUES, Row
 from tensor_pool.pipeline.record.segment import OPEN
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from tensor_pool.pipeline.record.catalogue import SegmentInfo
 
 __all__ = ["RecordedRow", "describe_segment", "read_rows"]
 
@@ -33,6 +35,14 @@ class RecordedRow(NamedTuple):
     """Mapped from the file, not copied."""
     row_crc32c: int
     crc32c: int
+    values_start: int
+    """Where they are in the segment."""
+
+    @property
+    def located(self) -> Located:
+        """What the table of rows says of it."""
+        attributes = bytes(self.values) if self.row.kind == "metadata" else None
+        return Located(self.row, self.crc32c, self.values_start, self.values.size, attributes)
 
     @property
     def is_whole(self) -> bool:
@@ -60,9 +70,11 @@ def read_rows(path: Path) -> Iterator[RecordedRow]:
             if is_open:
                 return
             raise MalformedMessageError(f"{path} is empty")
+        begin = file.read_buffer().address
+        file.seek(0)
         try:
             for batch in _open_batches(file) if is_open else _sealed_batches(file):
-                yield _row(batch)
+                yield _row(batch, begin)
         except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as e:
             raise MalformedMessageError(
                 f"{path} is damaged: {e}", hint="`tpool verify` tells what of it can be read"
@@ -98,14 +110,15 @@ def _check_schema(schema: pa.Schema) -> None:
         raise ValueError("its columns are not those of a recording")
 
 
-def _row(batch: pa.RecordBatch) -> RecordedRow:
+def _row(batch: pa.RecordBatch, begin: int) -> RecordedRow:
     batch.validate(full=True)  # before anything of it is believed: what it says of lengths may be wrong
     if batch.num_rows != 1:
         raise ValueError(f"{batch.num_rows} rows in one batch")
     fields = {name: batch.column(name)[0].as_py() for name in batch.schema.names if name != VALUES}
     crcs = fields.pop("row_crc32c"), fields.pop("crc32c")
     fields["shape"] = tuple(fields["shape"])
-    return RecordedRow(Row(**fields), _bytes_of(batch.column(VALUES)), *crcs)
+    values = _bytes_of(batch.column(VALUES))
+    return RecordedRow(Row(**fields), values, *crcs, values.address - begin if values.size else 0)
 
 
 def _bytes_of(column: pa.BinaryArray) -> pa.Buffer:
@@ -119,31 +132,19 @@ def _bytes_of(column: pa.BinaryArray) -> pa.Buffer:
     return data.slice(start, end - start)
 
 
-def describe_segment(path: Path) -> SegmentInfo:
-    """What is in a segment, from its rows.
+def describe_segment(path: Path) -> tuple[SegmentInfo, pa.Buffer]:
+    """What the catalogue says of a segment, and the table of its rows, both made anew from its rows.
 
     Raises:
         MalformedMessageError: It is damaged, or empty.
         OSError: It can't be read.
     """
-    rows = [recorded.row for recorded in read_rows(path)]
-    told = [row for row in rows if row.kind != "metadata"]
-    if not told:
-        raise MalformedMessageError(f"{path} holds no frame")
-    frames = [row for row in told if row.kind == "frame"]
-    stamps = [row.timestamp_ns for row in frames] or [0]
-    return SegmentInfo(
-        file=path.name,
-        nbytes=path.stat().st_size,
-        rows=len(rows),
-        frames=len(frames),
-        lost=sum(row.count for row in told if row.kind == "gap"),
-        first_epoch=told[0].epoch,
-        last_epoch=told[-1].epoch,
-        first_seq=told[0].seq,
-        last_seq=told[-1].last_seq,
-        first_timestamp_ns=stamps[0],
-        last_timestamp_ns=stamps[-1],
-        first_recorded_ns=rows[0].recorded_ns,
-        last_recorded_ns=rows[-1].recorded_ns,
+    rows = [recorded.located for recorded in read_rows(path)]
+    table = to_bytes(row_table(rows))
+    info = describe_rows(
+        path.name,
+        path.stat().st_size,
+        [located.row for located in rows],
+        rows_crc32c=_native.crc32c(table),
     )
+    return info, table

@@ -33,6 +33,7 @@ SCHEMA: Final = pa.schema(
         pa.field("status", pa.string(), nullable=False),
         pa.field("timestamp_ns", pa.int64(), nullable=False),
         pa.field("recorded_ns", pa.int64(), nullable=False),
+        pa.field("realtime_offset_ns", pa.int64()),
         pa.field("dtype", pa.string(), nullable=False),
         pa.field("shape", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
         pa.field("order", pa.string(), nullable=False),
@@ -68,6 +69,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """The frame's own time stamp, on the clock that the metadata names."""
     recorded_ns: int = 0
     """When it was recorded, real time."""
+    realtime_offset_ns: int | None = None
+    """Real time minus the clock of the time stamp; None when that clock is no clock of a computer."""
     dtype: str = ""
     shape: tuple[int, ...] = ()
     order: str = "C"

@@ -1,7 +1,8 @@
 """One file of a recording while it is written: an Arrow IPC file that grows row by row, and its index.
 
 Until it is sealed the file has no footer; whoever reads it then goes through it from its start, up to the
-last whole row. Its name says so: ``00000003.arrow.open`` becomes ``00000003.arrow``.
+last whole row. Its name says so: ``00000003.arrow.open`` becomes ``00000003.arrow``, with the table of its
+rows beside it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.pipeline.record.index import IndexEntry
+from tensor_pool.pipeline.record.row_table import ROWS, Located, describe_rows, row_table, to_bytes
 from tensor_pool.pipeline.record.rows import SCHEMA, to_batch
+from tensor_pool.pipeline.record.synced import sync_directory, sync_file, write_synced
 from tensor_pool.runtime.faults import fault_point
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tensor_pool.pipeline.record.catalogue import SegmentInfo
     from tensor_pool.pipeline.record.rows import Row
 
-__all__ = ["INDEX", "OPEN", "SEALED", "SegmentWriter", "sync_directory"]
+__all__ = ["INDEX", "OPEN", "SEALED", "SegmentWriter"]
 
 SEALED: Final = ".arrow"
 OPEN: Final = ".arrow.open"
@@ -48,7 +53,7 @@ class SegmentWriter(Closing):
         ...     writer = SegmentWriter(pathlib.Path(name), 1)
         ...     entry = writer.append(Row(kind="frame", stream_id=1, epoch=1, seq=0), b"12345678")
         ...     writer.sync()
-        ...     writer.seal().name
+        ...     writer.seal().file
         '00000001.arrow'
     """
 
@@ -62,6 +67,7 @@ class SegmentWriter(Closing):
         self.synced_rows = 0
         self._resources = contextlib.ExitStack()
         self._unindexed: list[IndexEntry] = []
+        self._rows: list[Located] = []
         try:
             self._data_fd = self._open(self.path)
             self._index_fd = self._open(self._index_path)
@@ -98,6 +104,8 @@ class SegmentWriter(Closing):
             start, end, end - padded, row.epoch, row.seq, row.timestamp_ns, nbytes, crc, row.count
         )
         self.entries.append(entry)
+        attributes = bytes(values) if row.kind == "metadata" else None
+        self._rows.append(Located(row, crc, entry.values_start if nbytes else 0, nbytes, attributes))
         self._unindexed.append(entry)
         return entry
 
@@ -120,36 +128,32 @@ class SegmentWriter(Closing):
         while data:
             data = data[os.write(self._index_fd, data) :]
 
-    def seal(self) -> Path:
-        """Writes the footer, syncs, and gives the file its final name.
+    def seal(self) -> SegmentInfo:
+        """Writes the footer and the table of rows, syncs, and gives the file its final name.
 
         Raises:
             OSError: The disk failed; the open segment stays as it is.
+            MalformedMessageError: There is no frame in it.
         """
         self.sync()
         self._writer.close()
         self._resources.close()
         fault_point("record.before_rename")
+        sync_file(self.path)
         sealed = self.path.with_name(f"{self.number:08}{SEALED}")
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        table = to_bytes(row_table(self._rows))
+        info = describe_rows(
+            sealed.name,
+            self.path.stat().st_size,
+            [located.row for located in self._rows],
+            rows_crc32c=_native.crc32c(table),
+        )
+        write_synced(self.path.with_name(f"{self.number:08}{ROWS}"), table)
         self.path.rename(sealed)
         sync_directory(self.directory)
         self._index_path.unlink(missing_ok=True)
-        return sealed
+        return info
 
     def close(self) -> None:
         """Lets go of the files as they are: an unsealed segment waits for a repair. May be called again."""
         self._resources.close()
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes new names in a directory survive a crash."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

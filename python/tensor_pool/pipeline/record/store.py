@@ -12,8 +12,9 @@ from tensor_pool.closing import Closing
 from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.errors import RegionError
 from tensor_pool.pipeline.record.catalogue import Catalogue, load_catalogue, save_catalogue
-from tensor_pool.pipeline.record.reading import describe_segment
-from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter, sync_directory
+from tensor_pool.pipeline.record.row_table import ROWS
+from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
+from tensor_pool.pipeline.record.synced import sync_directory
 from tensor_pool.runtime.faults import fault_point
 
 if TYPE_CHECKING:
@@ -143,12 +144,12 @@ class StreamStore(Closing):
         if writer is None:
             return
         try:
-            sealed = writer.seal()
+            info = writer.seal()
         finally:
             writer.close()
         fault_point("record.before_catalogue")
         self.durable_seq = self.last_seq
-        self.catalogue.segments.append(describe_segment(sealed))
+        self.catalogue.segments.append(info)
         self._retain()
         save_catalogue(self.directory, self.catalogue)
 
@@ -204,4 +205,6 @@ class StreamStore(Closing):
         if gone:
             save_catalogue(self.directory, self.catalogue)
             for segment in gone:
-                (self.directory / segment.file).unlink(missing_ok=True)
+                number = segment.file.partition(".")[0]
+                for ending in (SEALED, ROWS):
+                    (self.directory / f"{number}{ending}").unlink(missing_ok=True)

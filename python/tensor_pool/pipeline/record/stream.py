@@ -17,6 +17,7 @@ import numpy as np
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, FrameOverwrittenError, TensorPoolError
 from tensor_pool.pipeline.record.backlog import Backlog, Taken
+from tensor_pool.pipeline.record.clock import clock_offset_ns
 from tensor_pool.pipeline.record.options import StreamProgress
 from tensor_pool.pipeline.record.rows import Row
 
@@ -59,6 +60,8 @@ class StreamRecorder(Closing):
         self._unwritten: Row | None = None
         """Frames that the writing thread could not write, and has not told of yet."""
         self._told_metadata: tuple[int, int] | None = None
+        self._clock_of: tuple[int, int] | None = None
+        self._clock_offset_ns = clock_offset_ns({})
         self._stop = threading.Event()
         self._reading = threading.Thread(target=self._read, name="record read", daemon=True)
         self._writing = threading.Thread(target=self._write, name="record write", daemon=True)
@@ -181,7 +184,7 @@ class StreamRecorder(Closing):
         self._store.close()
 
     def _append(self, taken: Taken) -> None:
-        row = taken.row
+        row = msgspec.structs.replace(taken.row, realtime_offset_ns=self._realtime_offset_ns(taken.row))
         try:
             if row.kind == "frame":
                 self._tell_metadata(row)
@@ -239,6 +242,14 @@ class StreamRecorder(Closing):
         self._store.append(about, values, now_ns=time.monotonic_ns())
         self._store.set_head([(about, values)])
         self._told_metadata = (row.epoch, row.meta_version)
+
+    def _realtime_offset_ns(self, row: Row) -> int | None:
+        """What turns the time stamp of a row into real time; None when nothing does."""
+        version = None if row.kind != "frame" else self._consumer.metadata.at(row.meta_version)
+        if version is not None and (row.epoch, row.meta_version) != self._clock_of:
+            self._clock_of = (row.epoch, row.meta_version)
+            self._clock_offset_ns = clock_offset_ns(version)
+        return self._clock_offset_ns
 
     def _on_disk_error(self, error: OSError) -> None:
         text = error.strerror or str(error)

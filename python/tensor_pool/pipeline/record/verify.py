@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import urllib.parse
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,12 +13,16 @@ from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
 from tensor_pool.pipeline.record.index import IndexEntry, read_entries
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
+from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
 from tensor_pool.pipeline.record.store import LOCK
+from tensor_pool.pipeline.record.synced import sync_directory, write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pyarrow as pa
 
     from tensor_pool.pipeline.record.catalogue import SegmentInfo
 
@@ -120,24 +125,36 @@ class _Stream:
             catalogue = load_catalogue(self._directory)
         except MalformedMessageError as e:
             self._flaw(self._directory / CATALOGUE, e.message, repaired=self._repair)
-            return Catalogue(stream_name=self._directory.name)
-        return catalogue or Catalogue(stream_name=self._directory.name)
+            return Catalogue(stream_name=urllib.parse.unquote(self._directory.name))
+        return catalogue or Catalogue(stream_name=urllib.parse.unquote(self._directory.name))
 
     def _check_sealed(self, path: Path) -> SegmentInfo | None:
         self._on_segment(path)
         try:
             damaged = self._damaged(path)
-            info = describe_segment(path)
+            info, table = describe_segment(path)
         except (MalformedMessageError, OSError) as e:
             self._flaw(path, getattr(e, "message", str(e)))
             return None
         for seq in damaged:
             self._flaw(path, f"frame {seq} is not what was recorded (wrong checksum)")
+        self._check_table(path.with_name(path.name.removesuffix(SEALED) + ROWS), table)
         self._checked.segments += 1
         self._checked.frames += info.frames
         self._checked.nbytes += info.nbytes
         self._checked.lost += info.lost
         return info
+
+    def _check_table(self, path: Path, expected: pa.Buffer) -> None:
+        """The table beside a segment says what the segment says."""
+        try:
+            is_same = path.read_bytes() == expected.to_pybytes()
+        except OSError:
+            is_same = False
+        if not is_same:
+            if self._repair:
+                write_synced(path, expected)
+            self._flaw(path, "is not the table of its segment", repaired=self._repair)
 
     def _damaged(self, path: Path) -> list[int]:
         return [recorded.row.seq for recorded in read_rows(path) if not recorded.is_whole]
@@ -189,7 +206,10 @@ def _seal(path: Path) -> int:
         with SegmentWriter(directory, temporary) as writer:
             for recorded in kept:
                 writer.append(recorded.row, recorded.values)
-            writer.seal().rename(directory / f"{number:08}{SEALED}")
+            writer.seal()
+        for ending in (ROWS, SEALED):
+            (directory / f"{temporary:08}{ending}").rename(directory / f"{number:08}{ending}")
+        sync_directory(directory)
     for old in (path, directory / f"{number:08}{INDEX}"):
         old.unlink(missing_ok=True)
     return len(kept)

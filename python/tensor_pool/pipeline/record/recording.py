@@ -1,0 +1,257 @@
+"""A recording for those who read it: its streams, and their frames in order, loaded when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow.compute as pc
+
+from tensor_pool import _native
+from tensor_pool.errors import MalformedMessageError, RegionError
+from tensor_pool.pipeline.record.catalogue import load_catalogue
+from tensor_pool.pipeline.record.place import Place
+from tensor_pool.pipeline.record.row_table import read_row_table
+from tensor_pool.pipeline.record.rows import Row
+from tensor_pool.pool.metadata import read_attribute
+from tensor_pool.wire.messages import MetaAttribute
+
+if TYPE_CHECKING:
+    import os
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from tensor_pool.pipeline.record.catalogue import Catalogue, SegmentInfo
+    from tensor_pool.pipeline.record.place import Pieces
+
+__all__ = [
+    "EVERYTHING",
+    "RecordedFrame",
+    "RecordedStream",
+    "Recording",
+    "Span",
+    "as_array",
+    "read_attributes",
+]
+
+_ALL: Final = 2**63 - 1
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a stream is meant; both ends belong to it.
+
+    Example:
+        >>> Span(first_seq=10, last_seq=19).first_seq
+        10
+    """
+
+    first_seq: int = 0
+    last_seq: int = _ALL
+    first_ns: int = -_ALL
+    """Real time of frames."""
+    last_ns: int = _ALL
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether times matter; frames without a known clock are outside of any time."""
+        return self.first_ns > -_ALL or self.last_ns < _ALL
+
+    def touches(self, segment: SegmentInfo) -> bool:
+        """Whether anything of a segment may belong to it."""
+        if segment.max_seq < self.first_seq or segment.min_seq > self.last_seq:
+            return False
+        if not self.is_timed:
+            return True
+        first, last = segment.first_event_ns, segment.last_event_ns
+        return first is not None and last is not None and last >= self.first_ns and first <= self.last_ns
+
+    def of(self, table: pa.Table) -> pa.Table:
+        """The rows of a table that belong to it; metadata always does."""
+        end = pc.subtract(pc.add(table["seq"], pc.max_element_wise(table["count"], 1)), 1)
+        wanted = pc.and_(pc.less_equal(table["seq"], self.last_seq), pc.greater_equal(end, self.first_seq))
+        if self.is_timed:
+            event = pc.add(table["timestamp_ns"], table["realtime_offset_ns"])
+            timely = pc.and_(pc.greater_equal(event, self.first_ns), pc.less_equal(event, self.last_ns))
+            wanted = pc.and_(wanted, pc.fill_null(timely, fill_value=False))
+        return table.filter(pc.or_(wanted, pc.equal(table["kind"], "metadata")))
+
+
+EVERYTHING: Final = Span()
+
+
+class RecordedFrame:
+    """A frame, or a gap, of a recording."""
+
+    __slots__ = ("_crc32c", "_nbytes", "_pieces", "_start", "metadata", "row")
+
+    def __init__(
+        self, row: Row, place: tuple[int, int, int], pieces: Pieces, metadata: Mapping[str, Any]
+    ) -> None:
+        self.row: Final = row
+        """What is known of it."""
+        self.metadata: Final = metadata
+        """What its producer had said when it was taken, as far as it was heard."""
+        self._start, self._nbytes, self._crc32c = place
+        self._pieces = pieces
+
+    @property
+    def event_ns(self) -> int | None:
+        """When it was taken, real time; None when no clock says so."""
+        offset = self.row.realtime_offset_ns
+        return None if offset is None else self.row.timestamp_ns + offset
+
+    def array(self, *, check: bool = True) -> NDArray[Any]:
+        """Its values; a read-only view of the file if that is here.
+
+        Args:
+            check: Compare them with their checksum.
+
+        Raises:
+            MalformedMessageError: They are not what was recorded, or it is a gap.
+        """
+        row = self.row
+        if row.kind != "frame":
+            raise MalformedMessageError(f"frame {row.seq} of epoch {row.epoch} is a gap ({row.status})")
+        values = self._pieces.read(self._start, self._nbytes)
+        if len(values) != self._nbytes or (check and _native.crc32c(values) != self._crc32c):
+            raise MalformedMessageError(
+                f"frame {row.seq} of epoch {row.epoch} is not what was recorded",
+                hint="`tpool verify` lists all that are damaged",
+            )
+        return as_array(values, row.dtype, row.shape, row.order)
+
+
+def as_array(values: Any, dtype: str, shape: tuple[int, ...], order: str) -> NDArray[Any]:
+    """Bytes as the array that they are.
+
+    Raises:
+        MalformedMessageError: They are not as many as dtype and shape say.
+
+    Example:
+        >>> as_array(bytes(range(6)), "uint8", (2, 3), "F")[1].tolist()
+        [1, 3, 5]
+    """
+    try:
+        flat: NDArray[Any] = np.frombuffer(values, dtype)
+        return flat.reshape(shape, order="F" if order == "F" else "C")
+    except (ValueError, TypeError) as e:
+        raise MalformedMessageError(f"{len(values)} bytes are no {dtype} of {shape}: {e}") from None
+
+
+class RecordedStream:
+    """One stream of a recording.
+
+    Args:
+        place: Its directory.
+        catalogue: What is in it.
+    """
+
+    def __init__(self, place: Place, catalogue: Catalogue) -> None:
+        self.place: Final = place
+        self.catalogue: Final = catalogue
+
+    @property
+    def name(self) -> str:
+        """What it was called, or its number."""
+        return self.catalogue.stream_name or str(self.catalogue.stream_id)
+
+    def segments(self, span: Span = EVERYTHING) -> list[SegmentInfo]:
+        """The segments in which something of a span may be, oldest first."""
+        return [segment for segment in self.catalogue.segments if span.touches(segment)]
+
+    def pieces(self, segment: SegmentInfo) -> Pieces:
+        """The file of a segment, to read pieces of.
+
+        Raises:
+            RegionError: It is missing.
+            OSError: It can't be opened.
+        """
+        try:
+            return self.place.child(segment.file).pieces()
+        except FileNotFoundError:
+            raise RegionError(
+                f"{segment.file} of {self.place} is missing, the catalogue lists it",
+                hint="copy the recording again, or have `tpool verify --repair` forget the segment",
+            ) from None
+
+    def frames(self, span: Span = EVERYTHING, *, gaps: bool = False) -> Iterator[RecordedFrame]:
+        """Its frames as they were recorded.
+
+        Args:
+            span: Which ones.
+            gaps: Also what is missing, as frames without values.
+
+        Raises:
+            MalformedMessageError: A table of rows is damaged.
+            OSError: Something can't be read.
+        """
+        for segment in self.segments(span):
+            table = span.of(read_row_table(self.place, segment))
+            metadata: Mapping[str, Any] = {}
+            pieces = self.pieces(segment)
+            for line in table.to_pylist():
+                if line["kind"] == "metadata":
+                    metadata = read_attributes(line["attributes"])
+                elif line["kind"] == "frame" or gaps:
+                    where = (line["values_start"], line["nbytes"], line["crc32c"])
+                    yield RecordedFrame(_row(line), where, pieces, metadata)
+
+
+def read_attributes(content: bytes) -> Mapping[str, Any]:
+    """The metadata of a recording's row."""
+    attributes = msgspec.json.decode(content, type=list[MetaAttribute])
+    return {attribute.key: read_attribute(attribute) for attribute in attributes}
+
+
+def _row(line: Mapping[str, Any]) -> Row:
+    fields = {name: line[name] for name in Row.__struct_fields__}
+    fields["shape"] = tuple(fields["shape"])
+    return Row(**fields)
+
+
+class Recording(Mapping[str, RecordedStream]):
+    """All streams of a recording, by name.
+
+    Args:
+        where: Its directory, or a URI that pyarrow understands.
+
+    Raises:
+        RegionError: There is no recording.
+        MalformedMessageError: A catalogue can't be understood.
+
+    Example:
+        >>> Recording("nowhere")
+        Traceback (most recent call last):
+        tensor_pool.errors.RegionError: there is no recording in ...
+    """
+
+    def __init__(self, where: str | os.PathLike[str] | Place) -> None:
+        self.place: Final = where if isinstance(where, Place) else Place(where)
+        self._streams: dict[str, RecordedStream] = {}
+        for directory in self.place.directories():
+            catalogue = load_catalogue(directory)
+            if catalogue is not None:
+                stream = RecordedStream(directory, catalogue)
+                self._streams[stream.name] = stream
+        if not self._streams:
+            raise RegionError(
+                f"there is no recording in {self.place}",
+                hint="`tpool record STREAM --out DIR` makes one; `tpool verify --repair` mends one",
+            )
+
+    def __getitem__(self, name: str) -> RecordedStream:
+        try:
+            return self._streams[name]
+        except KeyError:
+            raise RegionError(
+                f"there is no stream {name} in {self.place}", hint=f"there are {', '.join(self)}"
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._streams))
+
+    def __len__(self) -> int:
+        return len(self._streams)
