@@ -76,9 +76,9 @@ class Place:
         Raises:
             RegionError: It can't be read.
         """
-        selector = pafs.FileSelector(self._path, allow_not_found=True)
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
         try:
-            found = self._filesystem.get_file_info(selector)
+            found = self.filesystem.get_file_info(selector)
         except OSError as e:
             raise RegionError(f"can't list {self}: {e}") from None
         return [self.child(entry.base_name) for entry in found if entry.type == pafs.FileType.Directory]
@@ -92,7 +92,7 @@ class Place:
         """
         if self.local is not None:
             return self.local.read_bytes()
-        with self._filesystem.open_input_file(self._path) as file:
+        with self.filesystem.open_input_file(self.path) as file:
             return bytes(file.read())
 
     def write(self, content: bytes | pa.Buffer) -> None:
@@ -101,7 +101,7 @@ class Place:
         Raises:
             OSError: It can't be written.
         """
-        with self._filesystem.open_output_stream(self._path) as file:
+        with self.filesystem.open_output_stream(self.path) as file:
             file.write(content)
 
     def pieces(self) -> Pieces:
@@ -119,15 +119,17 @@ class Place:
         Raises:
             OSError: It can't be asked.
         """
-        (info,) = self._filesystem.get_file_info([self._path])
+        (info,) = self.filesystem.get_file_info([self.path])
         return info.size if info.type == pafs.FileType.File else None
 
     @property
-    def _filesystem(self) -> pafs.FileSystem:
+    def filesystem(self) -> pafs.FileSystem:
+        """What it lies on."""
         return pafs.LocalFileSystem() if self.local is not None else _opened(_without_path(self.uri))
 
     @property
-    def _path(self) -> str:
+    def path(self) -> str:
+        """What the filesystem calls it."""
         if self.local is not None:
             return str(self.local)
         return _path_of(self.uri)
@@ -149,7 +151,7 @@ class Pieces:
             with pa.memory_map(str(place.local), "r") as file:
                 self._whole = file.read_buffer()
         else:
-            self._file = place._filesystem.open_input_file(place._path)
+            self._file = place.filesystem.open_input_file(place.path)
 
     def read(self, start: int, nbytes: int) -> pa.Buffer:
         """Some bytes; fewer when the file ends before. For any number of threads.
