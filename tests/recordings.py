@@ -33,3 +33,23 @@ def record(recording, name="camera/1", frames=20, segment_bytes=4_000, **changes
                 row = Row(kind="frame", seq=seq, dtype="uint16", shape=(2, 3), **common)
                 store.append(row, array, now_ns=seq)
     return Recording(recording)
+
+
+def record_arrays(recording, arrays, name="camera-1", **changes):
+    """A recording of these arrays."""
+    about = Catalogue(stream_name=name, stream_id=10_000)
+    common = {"stream_id": 10_000, "epoch": 7, "realtime_offset_ns": OFFSET_NS} | changes
+    with StreamStore(stream_directory(recording, name), RecorderOptions(), about=about) as store:
+        for seq, array in enumerate(arrays):
+            order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+            row = Row(
+                kind="frame",
+                seq=seq,
+                timestamp_ns=100 * seq,
+                dtype=array.dtype.name,
+                shape=array.shape,
+                order=order,
+                **common,
+            )
+            store.append(row, array.tobytes(order), now_ns=seq)
+    return Recording(recording)
