@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from recordings import record, record_arrays
 
+from recordings import record, record_arrays
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.pipeline.record.recording import Recording
@@ -115,4 +115,4 @@ def test_wrong_calls_are_refused_before_anything_runs(load, recording, call, sai
 
 def test_a_function_that_returns_too_little_is_named(load, recording):
     with pytest.raises(Exception, match="not 2 values for a, b"):
-        tps.map_tensors(load(recording), lambda t: 1, "a int, b int").collect()  # noqa: ARG005
+        tps.map_tensors(load(recording), lambda t: 1, "a int, b int").collect()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FilteringReader", "RecordingReader", "SegmentPart", "parts_of", "read_part"]
 
+_NS_PER_US: Final = 1_000
 MISSING: Final = "segment_missing"
 """The status of what a segment held that can't be read."""
 
@@ -170,14 +171,15 @@ class FilteringReader(RecordingReader):
             known = Recording(self._options.path) if self._streams is None else self._streams
             self._streams = tuple(name for name in known if name in named)
         elif column == "seq" and isinstance(value, int):
-            self._narrow("seq", each, value)
+            self._narrow("seq", each, value, step=1)
         elif column == "event_time" and value is not None:
-            self._narrow("ns", each, round(value.timestamp() * 1e6) * 1_000)
+            self._narrow("ns", each, round(value.timestamp() * 1e6) * _NS_PER_US, step=_NS_PER_US)
 
-    def _narrow(self, axis: str, each: Filter, value: int) -> None:
+    def _narrow(self, axis: str, each: Filter, value: int, *, step: int) -> None:
+        """Moves an end of the span; `step` is the next larger value that the column can have."""
         first, last = (getattr(self._span, f"{end}_{axis}") for end in ("first", "last"))
         if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-            first = max(first, value)
+            first = max(first, value + (step if isinstance(each, GreaterThan) else 0))
         if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
-            last = min(last, value + (999 if axis == "ns" else 0))
+            last = min(last, value - 1 + (0 if isinstance(each, LessThan) else step))
         self._span = msgspec.structs.replace(self._span, **{f"first_{axis}": first, f"last_{axis}": last})
