@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.spark.live_stream import LiveStreamReader
 from tensor_pool.pipeline.spark.options import parse_options
 from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
 from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
@@ -48,8 +49,9 @@ class TensorPoolSource(DataSource):
         return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """Follows a recording."""
-        return RecordingStreamReader(self._parsed)
+        """Follows a recording, or a live stream."""
+        options = self._parsed
+        return LiveStreamReader(options) if options.mode == "live" else RecordingStreamReader(options)
 
     @property
     def _parsed(self) -> SourceOptions:
