@@ -90,7 +90,7 @@ def test_segments_that_were_removed_before_are_data_loss(recording):
     catalogue.segments = catalogue.segments[3:]
     save_catalogue(stream.place.local, catalogue)
     end = source.latestOffset(middle, ReadAllAvailable())
-    with pytest.raises(RegionError, match="segments up to 3 .* were removed"):
+    with pytest.raises(RegionError, match=r"segments up to 3 .* were removed"):
         source.partitions(middle, end)
     rows = rows_between(reader(recording, failOnDataLoss="false"), middle, end)
     assert (rows[0]["status"], rows[0]["seq"]) == ("removed", catalogue.segments[0].first_seq)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -168,42 +169,84 @@ def _publish(options: SinkOptions, batches: Iterator[pa.RecordBatch], *, batch: 
     Raises:
         TensorPoolError: They are not.
     """
-    context = TaskContext.get()
-    part = context.partitionId() if context is not None else 0
-    connection: socket.socket | None = None
-    answer = Answer()
-    try:
+    with contextlib.closing(_Task(options, batch)) as task:
         for rows in batches:
             for frame in _frames(rows):
-                if connection is None:  # a task without rows needs no producer
-                    connection = _connected(options)
-                    begin = Begin(
-                        stream=options.stream,
-                        slots=options.slots,
-                        batch=batch,
-                        part=part,
-                        frame_bytes=options.frameBytes,
-                    )
-                    send(connection, begin)
-                send(connection, frame)
-        if connection is not None:
-            send(connection, End())
-            answered = receive(connection)
-            if not isinstance(answered, Answer):
-                raise TransportError("the publisher of the sink has ended", hint="its log says why")
-            answer = answered
-    except TransportError:
-        raise
+                task.send(frame)
+        answer = task.finish()
+    if answer.error:
+        raise TensorPoolError(f"can't publish {options.stream}: {answer.error}")
+    return answer
+
+
+class _Task:
+    """One task's talk with the publisher; one without rows needs none.
+
+    Args:
+        options: Where to publish.
+        batch: Names the batch.
+    """
+
+    def __init__(self, options: SinkOptions, batch: str) -> None:
+        self._options = options
+        self._batch = batch
+        self._connection: socket.socket | None = None
+
+    def send(self, frame: FrameToPublish) -> None:
+        """Hands a frame over.
+
+        Raises:
+            TransportError: The publisher can't be started, or has ended.
+        """
+        if self._connection is None:
+            self._connection = _connected(self._options)
+            self._say(self._begin())
+        self._say(frame)
+
+    def finish(self) -> Answer:
+        """What became of all of them.
+
+        Raises:
+            TransportError: The publisher has ended.
+        """
+        if self._connection is None:
+            return Answer()
+        self._say(End())
+        with _told_of_end():
+            answer = receive(self._connection)
+        if not isinstance(answer, Answer):
+            raise TransportError("the publisher of the sink has ended", hint="the query can be restarted")
+        return answer
+
+    def close(self) -> None:
+        """Ends the talk; what was not finished counts as not published."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _say(self, message: Begin | FrameToPublish | End) -> None:
+        assert self._connection is not None
+        with _told_of_end():
+            send(self._connection, message)
+
+    def _begin(self) -> Begin:
+        context = TaskContext.get()
+        return Begin(
+            stream=self._options.stream,
+            slots=self._options.slots,
+            batch=self._batch,
+            part=context.partitionId() if context is not None else 0,
+            frame_bytes=self._options.frameBytes,
+        )
+
+
+@contextlib.contextmanager
+def _told_of_end() -> Iterator[None]:
+    try:
+        yield
     except OSError as e:
         raise TransportError(
             f"the publisher of the sink has ended: {e}", hint="the query can be restarted"
         ) from None
-    finally:
-        if connection is not None:
-            connection.close()
-    if answer.error:
-        raise TensorPoolError(f"can't publish {options.stream}: {answer.error}")
-    return answer
 
 
 def _frames(batch: pa.RecordBatch) -> Iterator[FrameToPublish]:
