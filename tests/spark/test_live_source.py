@@ -184,6 +184,16 @@ def test_a_stream_that_never_appears_ends_the_query_with_a_hint(spark, host, nam
         query.until(lambda: False)
 
 
+def test_a_table_of_what_is_in_the_ring_at_the_moment(spark, host, pool, name):
+    with pool.producer(name, dtype="int64", shape=SHAPE, slots=8) as out:
+        for value in range(20):
+            out.publish(np.full(SHAPE, value))
+        settings = json.dumps({key: str(value) for key, value in host.settings.items()})
+        df = spark.read.format("tensorpool").options(mode="live", stream=name, settings=settings).load()
+        rows = first_and_last(df).collect()
+    assert sorted((row.seq, row.first, row.last) for row in rows) == [(v, v, v) for v in range(12, 20)]
+
+
 def test_references_are_refused_where_they_mean_nothing(host, pool, name):
     """On another host, in another boot, in another epoch, or when the slot was used again."""
     with pool.producer(name, dtype="int64", shape=SHAPE, slots=8) as out:

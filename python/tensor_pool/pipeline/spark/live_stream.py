@@ -15,13 +15,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tensor_pool.errors import FrameOverwrittenError, NoDriverError, NoMediaDriverError, NoStreamError
 from tensor_pool.pipeline.record.clock import clock_offset_ns
 from tensor_pool.pipeline.spark.gaps import gap_row
-from tensor_pool.pipeline.spark.live_pool import RingUri, boot_id, host_name, live_ring
+from tensor_pool.pipeline.spark.live_pool import RingUri, Window, boot_id, host_name, live_ring
 from tensor_pool.pipeline.spark.rows import strides_of
 from tensor_pool.pipeline.spark.schema import OK, arrow_schema
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
     from tensor_pool._native import Frame
-    from tensor_pool.pipeline.spark.live_pool import LiveRing, Window
+    from tensor_pool.pipeline.spark.live_pool import LiveRing
     from tensor_pool.pipeline.spark.options import SourceOptions
 
-__all__ = ["ENDED", "OVERWRITTEN", "LivePart", "LiveStreamReader"]
+__all__ = ["ENDED", "OVERWRITTEN", "LivePart", "LiveReader", "LiveStreamReader"]
 
 OVERWRITTEN: Final = "overwritten"
 """The status of frames whose slot was used again before they were read."""
@@ -139,7 +139,7 @@ class LiveStreamReader(DataSourceStreamReader):
         error: Exception | None = None
         ring, window = None, None
         try:
-            ring = live_ring(self._uri(stream))
+            ring = live_ring(self.uri(stream))
             window = ring.window
         except (NoDriverError, NoMediaDriverError) as e:
             error = e
@@ -166,11 +166,9 @@ class LiveStreamReader(DataSourceStreamReader):
             yield LivePart(stream, start["epoch"], start["seq"], start["seq"], (end["lost"], ENDED))
             if first:
                 yield LivePart(stream, epoch, 0, 0, (first, OVERWRITTEN))
-        ring, window = self._look(stream)
-        frame_bytes = window.frame_bytes if ring is not None and window is not None else 1
-        frames = max(1, self._options.partitionBytes // frame_bytes)
-        for begin in range(first, end["seq"], frames):
-            yield LivePart(stream, epoch, begin, min(begin + frames, end["seq"]))
+        _, window = self._look(stream)
+        planned = Window(epoch, first, end["seq"], 1 if window is None else window.frame_bytes)
+        yield from _cut(stream, planned, first, end["seq"], self._options.partitionBytes)
 
     # --- in the workers -------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class LiveStreamReader(DataSourceStreamReader):
         """The frames of one task."""
         if not isinstance(partition, LivePart):
             return
-        uri = self._uri(partition.stream)
+        uri = self.uri(partition.stream)
         if partition.lost[1]:
             yield from self._told(live_ring(uri), partition)
         elif partition.first == partition.end:
@@ -218,8 +216,45 @@ class LiveStreamReader(DataSourceStreamReader):
             return part.end - seq
         return max(1, min(window.oldest, part.end) - seq)
 
-    def _uri(self, stream: str) -> RingUri:
+    def uri(self, stream: str) -> RingUri:
+        """Which ring that is."""
         return RingUri(stream, self._options.connection)
+
+
+class LiveReader(DataSourceReader):
+    """What lies in the rings of live streams at the moment, as a table.
+
+    Args:
+        options: Which ones, and how.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._following = LiveStreamReader(options)
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Everything from the oldest to the newest frame, cut into tasks."""
+        parts: list[InputPartition] = []
+        for stream in self._options.stream:
+            ring = live_ring(self._following.uri(stream))
+            ring.consumer.wait_for_stream(self._options.waitSeconds)
+            window = ring.window
+            if window is not None:
+                span = self._options.span
+                first, end = max(window.oldest, span.first_seq), min(window.end, span.last_seq + 1)
+                parts += _cut(stream, window, first, end, self._options.partitionBytes)
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The frames of one task."""
+        return self._following.read(partition)
+
+
+def _cut(stream: str, window: Window, first: int, end: int, max_bytes: int) -> Iterator[LivePart]:
+    """Frames in tasks of about so many bytes."""
+    frames = max(1, max_bytes // window.frame_bytes)
+    for begin in range(first, end, frames):
+        yield LivePart(stream, window.epoch, begin, min(begin + frames, end))
 
 
 class _Rows:

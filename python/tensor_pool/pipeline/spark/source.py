@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from tensor_pool.errors import ConfigError
-from tensor_pool.pipeline.spark.live_stream import LiveStreamReader
+from tensor_pool.pipeline.spark.live_stream import LiveReader, LiveStreamReader
 from tensor_pool.pipeline.spark.options import parse_options
 from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
 from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
@@ -46,12 +45,10 @@ class TensorPoolSource(DataSource):
         return spark_schema(self._parsed.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - always ours
-        """Reads a recording."""
+        """Reads a recording, or what is in the ring of a live stream at the moment."""
         options = self._parsed
         if options.mode == "live":
-            raise ConfigError(
-                "a live stream has no end", hint='spark.readStream reads it; mode="recording" has an end'
-            )
+            return LiveReader(options)
         return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
