@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from recordings import RecordingWriter
+from written_recordings import RecordingWriter
 from tensor_pool.errors import RegionFullError
 from tensor_pool.pipeline.record.export import export
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from recordings import numbered
+from written_recordings import numbered
 from tensor_pool.ops.cli.exit_codes import OK
 from tensor_pool.ops.cli.root import tpool as root
 from tensor_pool.pool.pool import Pool

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recordings import damage_frame, numbered
+from written_recordings import damage_frame, numbered
 from tensor_pool.ops.cli.exit_codes import NO_DRIVER, OK, PROBLEMS, USAGE
 from tensor_pool.testing import Cluster
 

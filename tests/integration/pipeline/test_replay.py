@@ -10,7 +10,7 @@ import pytest
 
 import tensor_pool as tp
 from pool_hosts import quick_host
-from recordings import (
+from written_recordings import (
     CLOCK_NS,
     MIXED,
     START_NS,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordings import MIXED, RecordingWriter, damage_frame, damage_table, numbered
+from written_recordings import MIXED, RecordingWriter, damage_frame, damage_table, numbered
 from tensor_pool.errors import ConfigError, RegionError, RegionFullError
 from tensor_pool.pipeline.record import export as export_module
 from tensor_pool.pipeline.record.export import export

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recordings import RecordingWriter
+from written_recordings import RecordingWriter
 from tensor_pool.pipeline.record.export import export
 
 SHAPE = (4, 5)

@@ -20,7 +20,15 @@ from tensor_pool.pipeline.record.synced import sync_directory, write_synced
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CATALOGUE", "Catalogue", "SegmentInfo", "load_catalogue", "save_catalogue", "stream_directory"]
+__all__ = [
+    "CATALOGUE",
+    "Catalogue",
+    "SegmentInfo",
+    "load_catalogue",
+    "number_of",
+    "save_catalogue",
+    "stream_directory",
+]
 
 CATALOGUE: Final = "catalogue.json"
 
@@ -54,6 +62,16 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of the table of its rows, the file beside it."""
 
 
+def number_of(file: str) -> int:
+    """The number of a segment, from its file's name; later ones have larger numbers.
+
+    Example:
+        >>> number_of("00000012.arrow")
+        12
+    """
+    return int(file.partition(".")[0])
+
+
 class Catalogue(msgspec.Struct, kw_only=True):
     """All segments of one stream, oldest first."""
 
@@ -63,6 +81,8 @@ class Catalogue(msgspec.Struct, kw_only=True):
     host: str = ""
     boot_id: str = ""
     segments: list[SegmentInfo] = []
+    removed_through: int = 0
+    """The number of the newest segment that was removed because it need not be kept; 0 when none was."""
 
     @property
     def frames(self) -> int:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tensor_pool.closing import Closing
 from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.errors import RegionError
-from tensor_pool.pipeline.record.catalogue import Catalogue, load_catalogue, save_catalogue
+from tensor_pool.pipeline.record.catalogue import Catalogue, load_catalogue, number_of, save_catalogue
+from tensor_pool.pipeline.record.reading import describe_segment
+from tensor_pool.pipeline.record.repair import seal_left_open
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
 from tensor_pool.pipeline.record.synced import sync_directory
@@ -74,6 +76,7 @@ class StreamStore(Closing):
         )
         try:
             self.catalogue = load_catalogue(directory) or about or Catalogue()
+            self._seal_left_open()
         except BaseException:
             self._lock.close()
             raise
@@ -86,6 +89,16 @@ class StreamStore(Closing):
         self.last_seq: int | None = None
         self.durable_seq: int | None = None
         """The newest frame that survives a crash of the machine."""
+
+    def _seal_left_open(self) -> None:
+        """What a crash left comes before what is recorded from now on, and belongs into the catalogue."""
+        for path in sorted(self.directory.glob(f"*{OPEN}")):
+            kept = seal_left_open(path)
+            _LOG.warning("%s was left open by a crash; %d rows were kept", path, kept)
+            sealed = path.with_name(path.name.removesuffix(OPEN) + SEALED)
+            if sealed.exists():
+                self.catalogue.segments.append(describe_segment(sealed)[0])
+                save_catalogue(self.directory, self.catalogue)
 
     def set_head(self, rows: list[tuple[Row, Any]]) -> None:
         """What every segment begins with from now on: the metadata of the moment."""
@@ -202,6 +215,7 @@ class StreamStore(Closing):
                 break
             total -= oldest.nbytes
             gone.append(segments.pop(0))
+            self.catalogue.removed_through = number_of(oldest.file)
         if gone:
             save_catalogue(self.directory, self.catalogue)
             for segment in gone:

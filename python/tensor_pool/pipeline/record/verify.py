@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import urllib.parse
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tensor_pool.driver.lock import is_held
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
-from tensor_pool.pipeline.record.index import IndexEntry, read_entries
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
+from tensor_pool.pipeline.record.repair import acknowledged_rows, seal_left_open
 from tensor_pool.pipeline.record.row_table import ROWS
-from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
+from tensor_pool.pipeline.record.segment import OPEN, SEALED
 from tensor_pool.pipeline.record.store import LOCK
-from tensor_pool.pipeline.record.synced import sync_directory, write_synced
+from tensor_pool.pipeline.record.synced import write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from tensor_pool.pipeline.record.catalogue import SegmentInfo
 
 __all__ = ["Checked", "Flaw", "verify"]
-
-_REPAIR: Final = 90_000_000
-"""Numbers from here on are those of segments that are being repaired."""
 
 
 class Flaw(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +165,7 @@ class _Stream:
         self._checked.nbytes += path.stat().st_size
         if is_held(self._directory, LOCK):
             return
-        acknowledged = len(_entries(path))
+        acknowledged = acknowledged_rows(path)
         if acknowledged > len(rows):
             self._flaw(path, f"{acknowledged} rows were synced, {len(rows)} can be read")
         self._flaw(path, f"was left open with {frames} frames; --repair seals it")
@@ -178,7 +174,7 @@ class _Stream:
         is_changed = False
         for path in sorted(self._directory.glob(f"*{OPEN}")):
             is_changed = True
-            acknowledged, kept = len(_entries(path)), _seal(path)
+            acknowledged, kept = acknowledged_rows(path), seal_left_open(path)
             lost = f", {acknowledged - kept} rows were lost" if acknowledged > kept else ""
             self._flaw(path, f"was left open; {kept} rows were kept{lost}", repaired=True)
         return is_changed
@@ -186,30 +182,3 @@ class _Stream:
     def _flaw(self, path: Path, what: str, *, repaired: bool = False) -> None:
         flaw = Flaw(stream=self._directory.name, file=path.name, what=what, repaired=repaired)
         self._checked.flaws.append(flaw)
-
-
-def _entries(path: Path) -> list[IndexEntry]:
-    index = path.with_name(path.name.removesuffix(OPEN) + INDEX)
-    with contextlib.suppress(OSError):
-        return read_entries(index.read_bytes())
-    return []
-
-
-def _seal(path: Path) -> int:
-    """Makes a sealed segment of what is whole in an open one; how many rows that is. An empty one goes."""
-    number, directory = int(path.name.removesuffix(OPEN)), path.parent
-    temporary = _REPAIR + number
-    for old in directory.glob(f"{temporary:08}.*"):
-        old.unlink()  # of a repair that was interrupted
-    kept = [recorded for recorded in read_rows(path) if recorded.is_whole]
-    if any(recorded.row.kind != "metadata" for recorded in kept):
-        with SegmentWriter(directory, temporary) as writer:
-            for recorded in kept:
-                writer.append(recorded.row, recorded.values)
-            writer.seal()
-        for ending in (ROWS, SEALED):
-            (directory / f"{temporary:08}{ending}").rename(directory / f"{number:08}{ending}")
-        sync_directory(directory)
-    for old in (path, directory / f"{number:08}{INDEX}"):
-        old.unlink(missing_ok=True)
-    return len(kept)

@@ -1,0 +1,27 @@
+"""Tensors in Spark: recordings and live streams as tables, computing where tensors lie.
+
+Needs the extra ``spark`` and Java 17 or 21. Commonly imported as ``tps``::
+
+    from tensor_pool.pipeline import spark as tps
+
+    spark = tps.session("local[*]")
+    df = spark.read.format("tensorpool").load("recordings/")
+    means = tps.map_tensors(df, lambda tensor: float(tensor.mean()), "mean double")
+"""
+
+from __future__ import annotations
+
+from tensor_pool.pipeline.spark.functions import map_tensors, tensor, tensor_udf
+from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, load_tensor
+from tensor_pool.pipeline.spark.session import session
+from tensor_pool.pipeline.spark.source import register
+
+__all__ = [
+    "TensorUnavailableError",
+    "load_tensor",
+    "map_tensors",
+    "register",
+    "session",
+    "tensor",
+    "tensor_udf",
+]

@@ -1,0 +1,114 @@
+"""The options of the format ``tensorpool``, checked before anything is read."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.record.recording import EVERYTHING, Span
+from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SourceOptions", "parse_options"]
+
+_NS: Final = 1_000_000_000
+
+
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to read.
+
+    ======================  ============  ====================================================================
+    option                  default       meaning
+    ======================  ============  ====================================================================
+    ``mode``                recording     ``recording``: what was recorded; ``live``: the ring of a pool
+    ``path``                              the recording: a directory or a URI that pyarrow understands
+    ``stream``              all           one stream, or several with commas between them
+    ``payload``             ref           ``ref``: where tensors lie; ``bytes``: the tensors themselves
+    ``startSeq, endSeq``    all           which frames by number, both included
+    ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
+    ``partitionBytes``      64 MiB        how many bytes of tensors a task gets
+    ``failOnDataLoss``      true          whether a missing or damaged segment ends the query; if not, a row
+                                          tells of it
+    ``maxFramesPerTrigger``               at most so many frames in one batch of a stream
+    ``maxBytesPerTrigger``                at most so many bytes of tensors in one batch of a stream
+    ``waitSeconds``         60            how long a streaming query waits for a stream that is not there yet
+    ======================  ============  ====================================================================
+    """
+
+    mode: Literal["recording", "live"] = "recording"
+    path: str = ""
+    stream: tuple[str, ...] = ()
+    payload: Payload = "ref"
+    startSeq: int = 0  # noqa: N815 - options of Spark look like that
+    endSeq: int = EVERYTHING.last_seq  # noqa: N815
+    startTs: int = EVERYTHING.first_ns  # noqa: N815
+    endTs: int = EVERYTHING.last_ns  # noqa: N815
+    partitionBytes: int = 64 << 20  # noqa: N815
+    failOnDataLoss: bool = True  # noqa: N815
+    maxFramesPerTrigger: int | None = None  # noqa: N815
+    maxBytesPerTrigger: int | None = None  # noqa: N815
+    waitSeconds: float = 60.0  # noqa: N815
+
+    @property
+    def span(self) -> Span:
+        """Which frames are asked for."""
+        return Span(first_seq=self.startSeq, last_seq=self.endSeq, first_ns=self.startTs, last_ns=self.endTs)
+
+
+_NAMES: Final = {name.lower(): name for name in SourceOptions.__struct_fields__}
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options as given to Spark; names in any case.
+
+    Raises:
+        ConfigError: One is unknown, or its value makes no sense; says what would.
+
+    Example:
+        >>> parse_options({"PATH": "run", "stream": "a, b", "startTs": "1970-01-01T00:00:01Z"}).stream
+        ('a', 'b')
+    """
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        name = _NAMES.get(key.lower())
+        if name is None:
+            raise ConfigError(f"unknown option {key!r}", hint=f"there are {', '.join(_NAMES.values())}")
+        values[name] = _value(name, text)
+    try:
+        options = msgspec.convert(values, SourceOptions, strict=False)
+    except msgspec.ValidationError as e:
+        raise ConfigError(f"option {e}", hint="see the table of options of the format tensorpool") from None
+    for name in ("partitionBytes", "maxFramesPerTrigger", "maxBytesPerTrigger"):
+        number = getattr(options, name)
+        if number is not None and number < 1:
+            raise ConfigError(f"option {name}={number}", hint="a number above 0")
+    if options.maxFramesPerTrigger is not None and options.maxBytesPerTrigger is not None:
+        raise ConfigError("two limits for one trigger", hint="maxFramesPerTrigger or maxBytesPerTrigger")
+    if options.mode == "recording" and not options.path:
+        raise ConfigError("no recording", hint='.load("recordings/") names its directory or URI')
+    return options
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "stream":
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if name in {"startTs", "endTs"} and not text.lstrip("-").isdecimal():
+        return _iso_ns(name, text)
+    return text
+
+
+def _iso_ns(name: str, text: str) -> int:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"option {name}={text!r}", hint="nanoseconds, or a time like 2026-11-15T12:00:00Z"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return (since.days * 86_400 + since.seconds) * _NS + since.microseconds * 1_000

@@ -1,0 +1,102 @@
+"""Sessions of Spark with the settings that pay for tensors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import SparkSession
+
+from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.spark.source import register
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SETTINGS", "session"]
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # Python asks for filters only with this.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # What travels between the JVM and Python does so faster, and in pieces that fit.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    # Tables of descriptors are small.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+    # Parquet with large cells: look at sizes after each row, not after a hundred.
+    "spark.hadoop.parquet.page.size.row.check.min": "1",
+    "spark.hadoop.parquet.page.size.row.check.max": "1",
+    "spark.hadoop.parquet.block.size.row.check.min": "1",
+    "spark.hadoop.parquet.block.size.row.check.max": "1",
+    "spark.sql.parquet.columnarReaderBatchSize": "8",
+    # Nobody has asked for a web server.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_QUIET: Final = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+
+
+def session(
+    master: str = "local[*]", *, name: str = "tensor-pool", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session of Spark that knows the format ``tensorpool``; the one that is there, if there is one.
+
+    Args:
+        master: Where it runs: this process (``local[*]``), or a cluster such as ``spark://host:7077``.
+        name: What the cluster calls it.
+        settings: More of Spark's settings, or others than those of `SETTINGS`.
+
+    Raises:
+        ConfigError: There is no Java.
+
+    Example:
+        >>> spark = session("local[2]")  # doctest: +SKIP
+        >>> df = spark.read.format("tensorpool").load("recordings/")  # doctest: +SKIP
+    """
+    _check_java()
+    # Workers run this very interpreter, with the packages that this one has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    chosen = {**SETTINGS, **(settings or {})}
+    options = f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"
+    chosen["spark.driver.extraJavaOptions"] = f"{chosen['spark.driver.extraJavaOptions']} {options}"
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and (home is None or not Path(home, "bin", "java").exists()):
+        raise ConfigError(
+            "there is no Java, which Spark needs",
+            hint="install Java 17 or 21 (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME",
+        )
+
+
+def _log_settings() -> Path:
+    """Where Spark is told to be quiet; it has to be a file."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tensor-pool"
+    path = base / "spark-log4j2.properties"
+    if not path.exists() or path.read_text(encoding="ascii") != _QUIET:
+        base.mkdir(parents=True, exist_ok=True)
+        path.write_text(_QUIET, encoding="ascii")
+    return path

@@ -1,0 +1,71 @@
+"""The format ``tensorpool`` of Spark."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+
+from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.spark.options import parse_options
+from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
+from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
+from tensor_pool.pipeline.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from tensor_pool.pipeline.spark.options import SourceOptions
+
+__all__ = ["FORMAT", "TensorPoolSource", "register"]
+
+FORMAT: Final = "tensorpool"
+_FILTER_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class TensorPoolSource(DataSource):
+    """Recordings and live streams as tables; see `schema` for the columns, `options` for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What it is called in ``format(...)``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns, which depend on the option ``payload``."""
+        return spark_schema(self._parsed.payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - always ours
+        """Reads a recording."""
+        options = self._parsed
+        if options.mode == "live":
+            raise ConfigError(
+                "a live stream has no end", hint='spark.readStream reads it; mode="recording" has an end'
+            )
+        return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """Follows a recording."""
+        return RecordingStreamReader(self._parsed)
+
+    @property
+    def _parsed(self) -> SourceOptions:
+        return parse_options(self.options)
+
+
+def _asks_for_filters() -> bool:
+    """Whether Spark asks in this process for a reader that filters; it refuses one everywhere else."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTER_WORKER in sys.modules or getattr(main, "name", "") == _FILTER_WORKER
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format known to a session that `session` did not make, where Spark does not find it itself.
+
+    Example:
+        >>> register(spark)  # doctest: +SKIP
+    """
+    spark.dataSource.register(TensorPoolSource)

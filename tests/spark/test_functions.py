@@ -1,0 +1,118 @@
+"""User code on tensors, where they lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from recordings import record, record_arrays
+from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline import spark as tps
+from tensor_pool.pipeline.record.recording import Recording
+
+
+@pytest.fixture
+def recording(tmp_path):
+    record(tmp_path)
+    return tmp_path
+
+
+def by_seq(df):
+    return {row.seq: row for row in df.collect()}
+
+
+@pytest.mark.parametrize("payload", ["ref", "bytes"])
+def test_a_function_sees_every_tensor_and_gaps_stay_rows(load, recording, payload):
+    table = load(recording, payload=payload)
+    rows = by_seq(tps.map_tensors(table, lambda t: (t.mean(), int(t.max())), "mean double, largest long"))
+    assert [(rows[s].mean, rows[s].largest) for s in (0, 6, 19)] == [(0.0, 0), (6.0, 6), (19.0, 19)]
+    assert (rows[7].status, rows[7]["count"], rows[7].mean, rows[7].largest) == ("lost", 3, None, None)
+
+
+def test_results_may_be_a_value_or_a_dictionary_and_rows_may_be_asked_for(load, recording):
+    table = load(recording)
+    single = by_seq(tps.map_tensors(table, lambda t: float(t.sum()), "total double"))
+    named = by_seq(
+        tps.map_tensors(table, lambda t, row: {"b": row["seq"], "a": t.size}, "a long, b long", keep=["seq"])
+    )
+    assert single[5].total == 30.0
+    assert (named[5].a, named[5].b) == (6, 5)
+    assert named[5].asDict().keys() == {"seq", "a", "b"}
+
+
+def test_arrays_can_be_returned(load, recording):
+    rows = by_seq(tps.map_tensors(load(recording), lambda t: t.sum(axis=0).tolist(), "sums array<long>"))
+    assert rows[4].sums == [8, 8, 8]
+
+
+def test_a_column_function(load, recording):
+    @tps.tensor_udf("double")
+    def brightness(array):
+        return float(array.mean())
+
+    table = load(recording)
+    rows = by_seq(table.select("seq", brightness(tps.tensor(table)).alias("brightness")))
+    assert [rows[seq].brightness for seq in (0, 6, 7, 19)] == [0.0, 6.0, None, 19.0]
+
+
+def test_tensors_can_not_be_changed(load, recording):
+    def write(array):
+        array[0, 0] = 1
+        return 1
+
+    with pytest.raises(Exception, match="read-only"):
+        tps.map_tensors(load(recording), write, "x int").collect()
+
+
+def test_damaged_tensors_are_rows_with_a_status(load, tmp_path):
+    recording = record(tmp_path, segment_bytes=1 << 20)
+    (path,) = recording["camera/1"].place.local.glob("*.arrow")
+    content = bytearray(path.read_bytes())
+    content[content.index(np.full(6, 13, "uint16").tobytes())] ^= 0xFF
+    path.write_bytes(content)
+    for payload in ("ref", "bytes"):
+        rows = by_seq(tps.map_tensors(load(tmp_path, payload=payload), lambda t: int(t[0, 0]), "first long"))
+        assert (rows[13].status, rows[13].first) == ("damaged", None)
+        assert [rows[seq].first for seq in (12, 14)] == [12, 14]
+    unchecked = by_seq(tps.map_tensors(load(tmp_path), lambda t: int(t[0, 0]), "first long", check=False))
+    assert unchecked[13].first != 13
+
+
+def test_a_segment_that_is_gone_by_then_is_a_row_with_a_status(load, recording):
+    stream = Recording(recording)["camera/1"]
+    lost = stream.catalogue.segments[1]
+    table = load(recording)
+    (stream.place.local / lost.file).unlink()
+    rows = by_seq(tps.map_tensors(table, lambda t: int(t[0, 0]), "first long"))
+    gone = [row.seq for row in rows.values() if row.status == "segment_missing"]
+    assert gone == [seq for seq in rows if lost.min_seq <= seq <= lost.max_seq and seq != 7]
+
+
+def test_mixed_types_reach_the_function_as_they_are(load, tmp_path):
+    record_arrays(tmp_path, [np.zeros((2, 3), "float64"), np.zeros(0, "uint8"), np.array(5, "int16")])
+    kinds = by_seq(tps.map_tensors(load(tmp_path), lambda t: f"{t.dtype} {t.shape}", "kind string"))
+    assert [kinds[seq].kind for seq in range(3)] == ["float64 (2, 3)", "uint8 (0,)", "int16 ()"]
+
+
+def test_refs_survive_shuffles_and_joins(spark, load, recording):
+    table = load(recording).repartition(3).join(spark.range(5, 9).withColumnRenamed("id", "seq"), "seq")
+    assert sorted(by_seq(tps.map_tensors(table, lambda t: int(t[0, 0]), "first long"))) == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda df: tps.map_tensors(df.drop("ref"), len, "n int"), "lacks ref and values"),
+        (lambda df: tps.map_tensors(df.select("seq"), len, "n int"), "lacks status"),
+        (lambda df: tps.map_tensors(df, len, "double"), "schema"),
+        (lambda df: tps.map_tensors(df, len, "seq long"), r"\['seq'\] are kept and returned"),
+    ],
+)
+def test_wrong_calls_are_refused_before_anything_runs(load, recording, call, said):
+    with pytest.raises(ConfigError, match=said):
+        call(load(recording))
+
+
+def test_a_function_that_returns_too_little_is_named(load, recording):
+    with pytest.raises(Exception, match="not 2 values for a, b"):
+        tps.map_tensors(load(recording), lambda t: 1, "a int, b int").collect()
