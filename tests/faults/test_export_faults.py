@@ -8,9 +8,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from written_recordings import RecordingWriter
 from tensor_pool.errors import RegionFullError
 from tensor_pool.pipeline.record.export import export
+from written_recordings import RecordingWriter
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-from written_recordings import numbered
 from tensor_pool.ops.cli.exit_codes import OK
 from tensor_pool.ops.cli.root import tpool as root
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster
+from written_recordings import numbered
 
 COMMANDS = [
     "doctor",

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from written_recordings import damage_frame, numbered
 from tensor_pool.ops.cli.exit_codes import NO_DRIVER, OK, PROBLEMS, USAGE
 from tensor_pool.testing import Cluster
+from written_recordings import damage_frame, numbered
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,9 @@ import pytest
 
 import tensor_pool as tp
 from pool_hosts import quick_host
+from tensor_pool.pipeline.record import Recorder, Recording, Replay
+from tensor_pool.pipeline.record.verify import verify
+from tensor_pool.testing import wait_until
 from written_recordings import (
     CLOCK_NS,
     MIXED,
@@ -20,9 +23,6 @@ from written_recordings import (
     damage_table,
     numbered,
 )
-from tensor_pool.pipeline.record import Recorder, Recording, Replay
-from tensor_pool.pipeline.record.verify import verify
-from tensor_pool.testing import wait_until
 
 NOISE_S = 0.2
 """How much later than asked for something may happen on a machine with two cores and much to do."""

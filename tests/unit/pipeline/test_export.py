@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from written_recordings import MIXED, RecordingWriter, damage_frame, damage_table, numbered
 from tensor_pool.errors import ConfigError, RegionError, RegionFullError
 from tensor_pool.pipeline.record import export as export_module
 from tensor_pool.pipeline.record.export import export
 from tensor_pool.pipeline.record.formats import FORMATS, parquet_file
 from tensor_pool.pipeline.record.recording import as_array
+from written_recordings import MIXED, RecordingWriter, damage_frame, damage_table, numbered
 
 zarr = pytest.importorskip("zarr")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from written_recordings import RecordingWriter
 from tensor_pool.pipeline.record.export import export
+from written_recordings import RecordingWriter
 
 SHAPE = (4, 5)
 

@@ -7,10 +7,10 @@ import datetime as dt
 import numpy as np
 import pytest
 
-from written_recordings import CLOCK_NS, START_NS, STEP_NS, RecordingWriter, damage_table, numbered
 from tensor_pool.errors import ConfigError, RegionError
 from tensor_pool.pipeline.record.contents import Layout, look_through
 from tensor_pool.pipeline.record.selection import Selection, read_moment
+from written_recordings import CLOCK_NS, START_NS, STEP_NS, RecordingWriter, damage_table, numbered
 
 SECOND_NS = 10**9
 
