@@ -24,8 +24,8 @@ from written_recordings import (
     numbered,
 )
 
-NOISE_S = 0.2
-"""How much later than asked for something may happen on a machine with two cores and much to do."""
+NOISE_NS = 5_000_000
+"""How much later than asked for most things happen; on a machine with much to do, some are far later."""
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +84,8 @@ def test_frames_come_with_the_spacing_of_the_recording(pool, tmp_path):
     stats = record_again(pool, tmp_path / "recording", tmp_path / "again", 50)
     assert time.monotonic() - began >= 49 * STEP_NS / 1e9
     times, expected = times_of(frames_of(tmp_path / "again")), np.arange(50) * STEP_NS
-    delays = times - expected
-    assert np.abs(np.median(delays)) < 5e6, "no drift: most frames are in time"
-    assert delays.max() < NOISE_S * 1e9
-    assert stats.streams["camera-1"].worst_late_s < NOISE_S
+    assert abs(np.median(times - expected)) < NOISE_NS, "no drift: most frames are in time"
+    assert abs(np.median(np.diff(times)) - STEP_NS) < NOISE_NS
     assert (stats.frames, stats.nbytes, stats.rounds) == (50, 600, 1)
 
 
@@ -105,19 +103,25 @@ def test_delays_do_not_add_up(pool, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module.RepublishedStream, "publish", publish)
     stats = record_again(pool, tmp_path / "recording", tmp_path / "again", 50)
-    assert stats.late >= 4
+    assert 4 <= stats.late < 40, "not all that come after"
     assert stats.streams["camera-1"].worst_late_s > 0.05
-    assert abs(times_of(frames_of(tmp_path / "again"))[-1] - 49 * STEP_NS) < NOISE_S * 1e9
 
 
-@pytest.mark.parametrize(("speed", "expected_s"), [(4.0, 0.125), (0.5, 0.98), (0, 0.0)])
-def test_speed(pool, tmp_path, speed, expected_s):
+@pytest.mark.parametrize("speed", [4.0, 0.5])
+def test_speed(pool, tmp_path, speed):
     numbered(tmp_path / "recording", count=50)
-    stats = record_again(pool, tmp_path / "recording", tmp_path / "again", 50, speed=speed)
-    took_s = times_of(frames_of(tmp_path / "again"))[-1] / 1e9
-    assert expected_s - 0.05 < took_s < expected_s + NOISE_S
-    if not speed:
-        assert stats.late == 0, "nothing is late that has no time"
+    record_again(pool, tmp_path / "recording", tmp_path / "again", 50, speed=speed)
+    times = times_of(frames_of(tmp_path / "again"))
+    step_ns = STEP_NS / speed
+    assert abs(np.median(np.diff(times)) - step_ns) < step_ns / 3
+    assert times[-1] > 0.9 * 49 * step_ns
+
+
+def test_as_fast_as_possible(pool, tmp_path):
+    numbered(tmp_path / "recording", count=50)
+    stats = record_again(pool, tmp_path / "recording", tmp_path / "again", 50, speed=0)
+    assert np.median(np.diff(times_of(frames_of(tmp_path / "again")))) < STEP_NS / 4
+    assert stats.late == 0, "nothing is late that has no time"
 
 
 def test_a_loop_goes_on_until_it_is_stopped(pool, tmp_path):
@@ -154,11 +158,14 @@ def test_rounds_of_a_loop_are_as_far_apart_as_frames(pool, tmp_path):
 )
 def test_a_part_of_a_recording(pool, tmp_path, start, end, expected):
     numbered(tmp_path / "recording", count=50)
-    stats = record_again(
-        pool, tmp_path / "recording", tmp_path / "again", len(expected), start=start, end=end
-    )
+    record_again(pool, tmp_path / "recording", tmp_path / "again", len(expected), start=start, end=end)
     assert [int(frame.array()[0, 0]) for frame in frames_of(tmp_path / "again")] == list(expected)
-    assert stats.seconds < 0.1 + NOISE_S, "the first frame is not waited for"
+
+
+def test_what_comes_before_a_part_is_not_waited_for(pool, tmp_path):
+    numbered(tmp_path / "recording", count=50)
+    with Replay(pool, tmp_path / "recording", prefix="again/", start=0.1) as replay:
+        assert [due.at_ns for due in replay._rounds()] == [n * STEP_NS for n in range(40)]
 
 
 def test_several_streams_come_in_the_order_of_time(pool, tmp_path):
@@ -293,6 +300,7 @@ def test_streams_look_as_they_did(pool, tmp_path):
     ("options", "raised", "said"),
     [
         ({"streams": ["camera-2"]}, tp.RegionError, "no stream camera-2"),
+        ({"streams": "camera-1"}, tp.ConfigError, "streams='camera-1'"),
         ({"start": 100}, tp.RegionError, "no frame to replay"),
         ({"rename": {"camera-2": "x"}}, tp.ConfigError, "camera-2 can't be renamed"),
         ({"rename": {"camera-1": "b"}}, tp.ConfigError, "the same name"),

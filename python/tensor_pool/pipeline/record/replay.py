@@ -155,8 +155,8 @@ class Replay(Closing):
             LeaseLostError: The driver is gone, and did not come back in time.
             ClosedError: The pool was closed.
         """
-        self._started_ns = time.monotonic_ns()
         self._wait_for_consumers()
+        self._started_ns = time.monotonic_ns()
         try:
             with ReadAhead(self._rounds(), max_bytes=self.options.read_ahead_bytes) as ahead:
                 start_ns: int | None = None

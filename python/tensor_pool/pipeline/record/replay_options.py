@@ -104,7 +104,7 @@ class ReplayStats(msgspec.Struct, kw_only=True):
     """Where in the recording it is, from the first moment that is replayed."""
     length_s: float = 0.0
     seconds: float = 0.0
-    """How long it has run."""
+    """How long it has run, without waiting for consumers."""
     is_waiting: bool = False
     """Whether it still waits for consumers."""
 

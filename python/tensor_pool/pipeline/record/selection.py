@@ -111,6 +111,8 @@ class Selection:
         end: Moment = None,
         time_of: TimeOf = "event",
     ) -> None:
+        if isinstance(streams, str):
+            raise ConfigError(f"streams={streams!r}", hint="a list of names")
         self.recording: Final = recording if isinstance(recording, Recording) else Recording(recording)
         self.streams: Final[dict[str, RecordedStream]] = {
             name: self.recording[name] for name in (streams or self.recording)
