@@ -199,7 +199,7 @@ def rows_of(recording):
 
 
 def test_metadata_and_its_changes_are_published(pool, tmp_path):
-    writer = RecordingWriter(tmp_path / "recording", segment_bytes=20_000)
+    writer = RecordingWriter(tmp_path / "recording")
     writer.metadata(1, **{"clock.domain": "realtime_synced"}, gain=1, dark=np.arange(3), raw=b"\0")
     for n in range(30):
         if n == 15:

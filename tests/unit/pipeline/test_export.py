@@ -318,6 +318,21 @@ def test_an_export_that_fails_leaves_the_old_one(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "recording"]
 
 
+def test_an_output_that_somebody_else_makes_meanwhile_is_left_alone(tmp_path):
+    numbered(tmp_path / "recording")
+    out = tmp_path / "out"
+
+    def make(done):
+        if done[0].frames == 10:
+            out.mkdir()
+            (out / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(RegionError, match=r"can't write .*not empty"):
+        export(tmp_path / "recording", "npy", out, on_progress=make)
+    assert [path.name for path in out.iterdir()] == ["thesis.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "recording"]
+
+
 def test_an_output_that_can_not_be_made_is_said(tmp_path):
     numbered(tmp_path / "recording")
     (tmp_path / "file").write_text("")

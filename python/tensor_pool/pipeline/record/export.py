@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -89,7 +89,7 @@ def export(
         RegionError: There is no recording, no such stream, or the output can't be written.
 
     Example:
-        >>> import numpy as np
+        >>> import numpy as np, tempfile
         >>> from tensor_pool.pipeline.record.options import RecorderOptions
         >>> from tensor_pool.pipeline.record.rows import Row
         >>> from tensor_pool.pipeline.record.store import StreamStore
@@ -178,11 +178,11 @@ def _whole_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
         _check_replaceable(out, overwrite=overwrite)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.unfinished-"))
+        unfinished = out.with_name(f".{out.name}.unfinished-{secrets.token_hex(4)}")
+        unfinished.mkdir()
         try:
-            unfinished.chmod(0o755)
             yield unfinished
-            _put_in_place(unfinished, out)
+            _put_in_place(unfinished, out, overwrite=overwrite)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -210,9 +210,9 @@ def _is_marked(out: Path) -> bool:
         return False
 
 
-def _put_in_place(unfinished: Path, out: Path) -> None:
-    if not out.exists():
-        unfinished.rename(out)
+def _put_in_place(unfinished: Path, out: Path, *, overwrite: bool) -> None:
+    if not overwrite or not out.exists():
+        unfinished.rename(out)  # fails if somebody else made one meanwhile
         return
     old = unfinished.with_name(f"{unfinished.name}.old")
     out.rename(old)

@@ -91,9 +91,9 @@ def replay(
 
     how = ReplayOptions(rename=_renamed(renames), **options)
     with (
-        StopSignals() as stop,
         connect(config=config) as pool,
         Replay(pool, recording, how, on_damage=tell_damage) as player,
+        StopSignals() as stop,  # last: Ctrl-C ends at once what comes before
     ):
         done = _play(player, stop)
     rows = [

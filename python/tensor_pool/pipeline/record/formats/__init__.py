@@ -39,6 +39,6 @@ def open_format(name: str) -> StreamFormat:
     except ModuleNotFoundError as e:
         raise ConfigError(
             f"the format {name} needs the module {e.name}, which is not installed",
-            hint=f"pip install 'shm-tensor-pool[{e.name}]'",
+            hint=f"pip install 'shm-tensor-pool[{'zarr' if name == 'zarr' else 'record'}]'",
         ) from None
     return found
