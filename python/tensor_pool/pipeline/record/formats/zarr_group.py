@@ -22,6 +22,9 @@ __all__ = ["ZarrGroup"]
 
 _CHUNK: Final = 4096
 """Frames whose numbers and times are in one chunk."""
+_TOGETHER: Final = 8
+_TOGETHER_BYTES: Final = 16 << 20
+"""So many frames are given to Zarr at a time, which writes their chunks side by side."""
 _NUMBERS: Final = ("epoch", "seq", "timestamp_ns", "event_ns", "recorded_ns")
 _UNKNOWN: Final = -1
 
@@ -109,29 +112,39 @@ class _Arrays:
             )
             for name in _NUMBERS
         }
-        self._waiting: list[tuple[int, ...]] = []
+        self._waiting_numbers: list[tuple[int, ...]] = []
+        self._waiting_frames: list[NDArray[Any]] = []
         self._count = 0
 
     def append(self, frame: RecordedFrame, array: NDArray[Any]) -> None:
-        if array.size:
-            self._frames[self._count] = array
         row, event_ns = frame.row, frame.event_ns
         known = _UNKNOWN if event_ns is None else event_ns
-        self._waiting.append((row.epoch, row.seq, row.timestamp_ns, known, row.recorded_ns))
+        self._waiting_numbers.append((row.epoch, row.seq, row.timestamp_ns, known, row.recorded_ns))
+        self._waiting_frames.append(array)
         self._count += 1
-        if len(self._waiting) == _CHUNK:
+        together = len(self._waiting_frames)
+        if together == _TOGETHER or together * array.nbytes >= _TOGETHER_BYTES:
+            self._write_frames()
+        if len(self._waiting_numbers) == _CHUNK:
             self._write_numbers()
 
     def finish(self) -> None:
         """Damaged frames were counted too when there was room made for all."""
+        self._write_frames()
         self._write_numbers()
         self._frames.resize((self._count, *self._frames.shape[1:]))
         for numbers in self._numbers.values():
             numbers.resize((self._count,))
 
+    def _write_frames(self) -> None:
+        waiting = self._waiting_frames
+        if waiting and waiting[0].size:
+            self._frames[self._count - len(waiting) : self._count] = np.stack(waiting)
+        waiting.clear()
+
     def _write_numbers(self) -> None:
-        if self._waiting:
-            columns = np.array(self._waiting, np.int64).T
+        if self._waiting_numbers:
+            columns = np.array(self._waiting_numbers, np.int64).T
             for numbers, column in zip(self._numbers.values(), columns, strict=True):
                 numbers[self._count - len(column) : self._count] = column
-        self._waiting.clear()
+        self._waiting_numbers.clear()
