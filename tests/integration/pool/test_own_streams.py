@@ -76,6 +76,7 @@ class TestWithoutAStream:
             assert wait_until(inp.poll).seq == 0
         wait_until(lambda: inp.poll() is None and not select.select([inp], [], [], 0)[0])
 
+    @pytest.mark.quiet
     def test_an_event_loop_rests(self, pool, name):
         async def read(inp):
             async for _ in inp:
@@ -105,6 +106,7 @@ class TestOwnStream:
                     seqs = [inp.poll(timeout=5.0).seq for _ in range(100)]
                 assert seqs == list(range(seqs[0], seqs[0] + 100))
 
+    @pytest.mark.quiet
     @pytest.mark.parametrize("max_rate_hz", [5, 50])
     def test_a_limited_rate_takes_no_core(self, host, pool, name, max_rate_hz):
         with (

@@ -218,6 +218,7 @@ def stay_busy(host: Cluster, ear: Ear) -> None:
     program.kill()
 
 
+@pytest.mark.quiet
 @pytest.mark.req("DRV-4.4-2", "DRV-4.8-4", "DRV-4.5-1")
 def test_keepalives_begin_at_once_and_ids_are_never_zero(pool: Pool, ear: Ear, name: str) -> None:
     """Pitfall 19: the first keepalive, the ids of leases, and where they travel."""
