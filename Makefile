@@ -19,6 +19,8 @@ export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(PATH)
 # pyo3 rebuilds when the interpreter it was built for changes: name one for maturin and cargo alike.
 export PYO3_PYTHON := $(BIN)/python
+# Containers often forbid bytecode. Tests start hundreds of interpreters; each would compile every import anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Everyday
 

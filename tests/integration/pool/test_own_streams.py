@@ -76,7 +76,6 @@ class TestWithoutAStream:
             assert wait_until(inp.poll).seq == 0
         wait_until(lambda: inp.poll() is None and not select.select([inp], [], [], 0)[0])
 
-    @pytest.mark.quiet
     def test_an_event_loop_rests(self, pool, name):
         async def read(inp):
             async for _ in inp:

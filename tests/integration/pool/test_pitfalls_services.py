@@ -131,7 +131,6 @@ def test_announces_in_real_time_are_judged_by_real_time(layout: str) -> None:
         assert abs(announces[-1].announce_timestamp_ns - time.time_ns()) < 2e9
 
 
-@pytest.mark.quiet
 class TestIdle:
     """Pitfall 25: waiting costs (nearly) nothing, whatever is waited for."""
 
