@@ -259,9 +259,9 @@ def test_pulses_refuse_what_can_not_be_sent(drain, stream) -> None:
 def test_an_idle_drain_costs_next_to_nothing(drain, client: AeronClient) -> None:
     inboxes = [drain.inbox(client.add_subscription(IPC, 7 + i).native, **ROOMY) for i in range(5)]
     deadline = time.monotonic() + 20
-    thread = _thread_named("drain")
     while drain.rounds < 50 and time.monotonic() < deadline:
         time.sleep(0.01)
+    thread = _thread_named("drain")  # it names itself once it runs
     seconds = 2.0
     rounds, cpu, wall = drain.rounds, _cpu_seconds(thread), time.monotonic()
     time.sleep(seconds)
