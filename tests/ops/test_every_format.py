@@ -40,6 +40,7 @@ COMMANDS = [
     "record camera --out {directory}/new --frames 3",
     "recordings ls {directory}/recording",
     "recordings info {directory}/recording",
+    "recordings push {directory}/recording {directory}/copy",
     "verify {directory}/recording",
     "bench latency --bytes 4096 --seconds 0.2 --slots 8",
     "media status",

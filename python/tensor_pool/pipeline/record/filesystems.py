@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import urllib.parse
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from tensor_pool.errors import ConfigError, RegionError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["explain", "is_object_store", "open_filesystem", "refuse_credentials"]
 
-_SECRET_OPTION: Final = re.compile(r"secret|password|token|access_key|account_key|credential(?!_kind)", re.I)
+_SECRET_OPTION: Final = re.compile(
+    r"secret|password|token|access_key|account_key|credential(?!_kind)", re.IGNORECASE
+)
 _OBJECT_STORES: Final = {"s3", "gs", "gcs", "abfs", "abfss"}
 _CREDENTIALS: Final = (
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment; workers of Spark need them too "
@@ -23,13 +28,14 @@ _CREDENTIALS: Final = (
 _CAUSES: Final = (
     (r"NO_SUCH_BUCKET|NoSuchBucket", "make the bucket, or correct its name"),
     (
-        r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN"
-        r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION|HTTP response code 40[13]",
+        (r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN"
+        r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION|HTTP response code 40[13]"),
         _CREDENTIALS,
     ),
     (
         r"NETWORK_CONNECTION|Could not connect|Timeout was reached|resolve host|ENDPOINT",
-        "see that the store runs and can be reached; ?endpoint_override=host:port names one that is not Amazon's",
+        "see that the store runs and can be reached; "
+        "?endpoint_override=host:port names one that is not Amazon's",
     ),
     (r"[Nn]o space|ENOSPC|QUOTA|[Qq]uota|NO_FREE|INSUFFICIENT|not enough space", "make room in the store"),
     (r"SLOW_DOWN|SERVICE_UNAVAILABLE|TOO_MANY|INTERNAL", "the store is busy or not well; try again later"),
@@ -37,7 +43,7 @@ _CAUSES: Final = (
 _CONNECT_S: Final = 5
 _SILENCE_S: Final = 10
 _ATTEMPTS: Final = 3
-_S3_OPTIONS: Final = {
+_S3_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "region": str,
     "scheme": str,
     "endpoint_override": str,
@@ -68,7 +74,11 @@ def refuse_credentials(uri: str) -> None:
     is_secret = (":" in netloc or bool(at)) if scheme == "s3" else ":" in user
     named = [key for key, _ in urllib.parse.parse_qsl(query) if _SECRET_OPTION.search(key)]
     if is_secret or named:
-        shown = f"{scheme}://...@{host if at else '...'}" if is_secret else f"{scheme}://{base} ({', '.join(named)})"
+        shown = (
+            f"{scheme}://...@{host if at else '...'}"
+            if is_secret
+            else f"{scheme}://{base} ({', '.join(named)})"
+        )
         raise ConfigError(
             f"there are credentials in the URI {shown}", hint=f"leave them out; for s3:// put {_CREDENTIALS}"
         )

@@ -77,7 +77,9 @@ class Place:
         Raises:
             RegionError: It can't be read.
         """
-        return [self.child(entry.base_name) for entry in self._list() if entry.type == pafs.FileType.Directory]
+        return [
+            self.child(entry.base_name) for entry in self._list() if entry.type == pafs.FileType.Directory
+        ]
 
     def files(self) -> dict[str, int]:
         """The files in it and how long they are; none when it is not there.
@@ -152,7 +154,9 @@ class Place:
         Raises:
             ConfigError: No filesystem is known by that URI.
         """
-        return pafs.LocalFileSystem() if self.local is not None else open_filesystem(_without_path(self.uri))[0]
+        return (
+            pafs.LocalFileSystem() if self.local is not None else open_filesystem(_without_path(self.uri))[0]
+        )
 
     @property
     def path(self) -> str:

@@ -36,15 +36,17 @@ def make_directory(place: Place) -> None:
             place.filesystem.create_dir(place.path, recursive=True)
             return
         bucket = place.path.partition("/")[0]
-        # A store that can't be reached has no bucket either: listing tells the two apart.
-        if not place.files() and place.filesystem.get_file_info([bucket])[0].type == pafs.FileType.NotFound:
-            if "allow_bucket_creation=true" not in place.uri:
-                raise RegionError(f"there is no bucket {bucket}", hint="make the bucket, or correct its name")
+        # A store that can't be reached seems to have no bucket either: listing tells the two apart.
+        is_missing = (
+            not place.files() and place.filesystem.get_file_info([bucket])[0].type == pafs.FileType.NotFound
+        )
+        if is_missing and "allow_bucket_creation=true" in place.uri:
             place.filesystem.create_dir(bucket)
-    except RegionError:
-        raise
+            is_missing = False
     except OSError as e:
         raise explain(f"write to {place}", e) from None
+    if is_missing:
+        raise RegionError(f"there is no bucket {bucket}", hint="make the bucket, or correct its name")
 
 
 def send(source: Path, place: Place, on_bytes: Callable[[int], object] = lambda _: None) -> None:

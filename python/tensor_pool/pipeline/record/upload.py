@@ -22,7 +22,6 @@ from tensor_pool.pipeline.record.catalogue import (
     number_of,
     save_catalogue,
 )
-from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import SEALED
 from tensor_pool.pipeline.record.sending import is_there, make_directory, send, send_bytes
@@ -31,6 +30,8 @@ from tensor_pool.pipeline.record.store import LOCK
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tensor_pool.pipeline.record.place import Place
 
 __all__ = ["Pushed", "StreamUpload", "push", "streams_of"]
 
@@ -214,7 +215,8 @@ class StreamUpload:
                 on_segment(self.directory.name, segment)
                 if path.stat().st_size != segment.nbytes:
                     raise RegionError(
-                        f"{path} is not as long as its catalogue says", hint="`tpool verify` tells what is wrong"
+                        f"{path} is not as long as its catalogue says",
+                        hint="`tpool verify` tells what is wrong",
                     )
                 send(path, self._to.child(path.name), on_bytes)
                 self.done.segments += 1

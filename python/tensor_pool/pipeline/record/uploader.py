@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tensor_pool.pipeline.record.catalogue import SegmentInfo
     from tensor_pool.pipeline.record.place import Place
 
 __all__ = ["UploadProgress", "Uploader"]
@@ -46,6 +46,8 @@ class UploadProgress(msgspec.Struct, kw_only=True):
     retries: int = 0
     error: str | None = None
     """Why nothing can be sent at the moment."""
+    hint: str | None = None
+    """What to do about it."""
 
 
 class Uploader(Closing):
@@ -76,7 +78,7 @@ class Uploader(Closing):
         """Catalogues of which everything is there, by time and size."""
         self._sent_bytes = 0
         self._retries = 0
-        self._errors: dict[Path, str] = {}
+        self._errors: dict[Path, tuple[str, str | None]] = {}
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._finishing = threading.Event()
@@ -88,7 +90,7 @@ class Uploader(Closing):
     @property
     def progress(self) -> UploadProgress:
         """How far it is."""
-        streams = list(self._streams.values())
+        streams, errors = list(self._streams.values()), list(self._errors.values())
         waiting = [segment for stream in streams for segment in _waiting(stream)]
         return UploadProgress(
             segments=sum(stream.done.segments + stream.done.present for stream in streams),
@@ -97,21 +99,28 @@ class Uploader(Closing):
             waiting_bytes=sum(segment.nbytes for segment in waiting),
             missed=sum(stream.done.missed for stream in streams),
             retries=self._retries,
-            error="; ".join(dict.fromkeys(self._errors.values())) or None,
+            error="; ".join(dict.fromkeys(why for why, _ in errors)) or None,
+            hint=next((hint for _, hint in errors if hint), None),
         )
-
-    def begin_to_finish(self) -> None:
-        """Tells it that nothing will be added: it ends when everything is there."""
-        self._finishing.set()
-        self._wake.set()
 
     def finish(self, timeout_s: float) -> bool:
         """Waits until everything that is sealed is there; false if it is not after so long.
 
         Call it when the recorder is closed.
         """
-        self.begin_to_finish()
+        if not self._finishing.is_set():
+            self._finishing.set()
+            self._wake.set()  # no pause before the next try
         return self._is_done.wait(timeout_s)
+
+    def remove_here(self) -> None:
+        """Removes segments here that are there. Call it when `finish` said that everything is.
+
+        Raises:
+            RegionError: The place can't be asked; nothing more is removed.
+        """
+        for stream in self._streams.values():
+            stream.remove_here()
 
     def close(self) -> None:
         """Ends after the segment that is on its way, or leaves it to its fate. May be called again.
@@ -135,17 +144,8 @@ class Uploader(Closing):
                 self._wake.wait(_LOOK_S)
             else:
                 self._retries += 1
-                self._wait_longer(pause_s)
+                self._wake.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    def _wait_longer(self, pause_s: float) -> None:
-        """Waits before it tries again; not so long when everybody waits for the end."""
-        until = time.monotonic() + pause_s
-        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
-            self._wake.wait(min(left, _LOOK_S))
-            if self._wake.is_set():
-                self._wake.clear()
-                return
 
     def _send_all(self) -> bool:
         """One look at all streams; whether everything that was there to be sent is sent."""
@@ -167,7 +167,7 @@ class Uploader(Closing):
                 return
             upload.send(on_bytes=self._count, should_stop=self._stop.is_set)
         except (TensorPoolError, OSError) as e:
-            self._fail(directory, getattr(e, "message", str(e)))
+            self._fail(directory, getattr(e, "message", str(e)), getattr(e, "hint", None))
             return
         except Exception as e:
             # The thread must live: whatever it is, the recording goes on and says so.
@@ -180,16 +180,16 @@ class Uploader(Closing):
         if upload.safe_through:
             self._on_safe(directory, upload.safe_through)
 
-    def _fail(self, directory: Path, why: str) -> None:
-        if self._errors.get(directory) != why:
-            _LOG.warning("can't upload %s: %s; tries again", directory.name, why)
-        self._errors[directory] = why
+    def _fail(self, directory: Path, why: str, hint: str | None = None) -> None:
+        if self._errors.get(directory, (None,))[0] != why:
+            _LOG.warning("upload of %s waits: %s", directory.name, why)
+        self._errors[directory] = why, hint
 
     def _count(self, nbytes: int) -> None:
         self._sent_bytes += nbytes
 
 
-def _waiting(stream: StreamUpload) -> list:  # type: ignore[type-arg]
+def _waiting(stream: StreamUpload) -> list[SegmentInfo]:
     try:
         return stream.waiting()
     except (TensorPoolError, OSError):
