@@ -28,14 +28,18 @@ _CREDENTIALS: Final = (
 _CAUSES: Final = (
     (r"NO_SUCH_BUCKET|NoSuchBucket", "make the bucket, or correct its name"),
     (
-        (r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN"
-        r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION|HTTP response code 40[13]"),
+        (
+            r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN"
+            r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION|HTTP response code 40[13]"
+        ),
         _CREDENTIALS,
     ),
     (
         r"NETWORK_CONNECTION|Could not connect|Timeout was reached|resolve host|ENDPOINT",
-        "see that the store runs and can be reached; "
-        "?endpoint_override=host:port names one that is not Amazon's",
+        (
+            "see that the store runs and can be reached; "
+            "?endpoint_override=host:port names one that is not Amazon's"
+        ),
     ),
     (r"[Nn]o space|ENOSPC|QUOTA|[Qq]uota|NO_FREE|INSUFFICIENT|not enough space", "make room in the store"),
     (r"SLOW_DOWN|SERVICE_UNAVAILABLE|TOO_MANY|INTERNAL", "the store is busy or not well; try again later"),
