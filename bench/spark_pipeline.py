@@ -1,7 +1,7 @@
 """The Spark pipeline beside plain memcpy, plain loops over the same files, and its own way with bytes.
 
-Tensors of 8 MiB on two cores. Tables of references are small, so each tensor is computed with many times: rows
-are multiplied, tensors stay where they are.
+Tensors of 8 MiB on two cores. Tables of references are small, so each tensor is computed with many times:
+rows are multiplied, tensors stay where they are.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from recordings import record
-from s3_server import BUCKET, s3_server
+from s3_server import BUCKET, credentials_of, s3_server
 from tensor_pool.pipeline import spark as tps
-from tensor_pool.pipeline.record.filesystems import open_filesystem
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.upload import push
 
@@ -29,14 +28,12 @@ def uri(server):
 @pytest.fixture
 def credentials(spark, server, monkeypatch):
     """In this process, and in those that Spark starts from now on."""
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-        monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    open_filesystem.cache_clear()
-    tps.register(spark)
-    yield
+    with credentials_of(server):
+        for name, value in server.environment.items():
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
+        tps.register(spark)
+        yield
     monkeypatch.undo()
-    open_filesystem.cache_clear()
     tps.register(spark)
 
 

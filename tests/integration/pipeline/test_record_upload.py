@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from pool_hosts import quick_host
-from s3_server import BUCKET, s3_server
-from tensor_pool.pipeline.record.filesystems import open_filesystem
+from s3_server import BUCKET, credentials_of, s3_server
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.recording import Recording
 from tensor_pool.pipeline.record.upload import push
@@ -29,12 +28,9 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def credentials(server, monkeypatch):
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    open_filesystem.cache_clear()
-    yield
-    open_filesystem.cache_clear()
+def credentials(server):
+    with credentials_of(server):
+        yield
 
 
 @pytest.fixture(scope="module")
