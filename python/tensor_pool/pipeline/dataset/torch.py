@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.distributed
-import torch.utils.data
-
 from tensor_pool.pipeline.dataset.stream import SampleStream
+
+try:
+    import torch
+    import torch.distributed
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError:  # said when one is made, so that tools can look at this module
+    torch = None
+    IterableDataset = object
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorDataset"]
 
 
-class TensorDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc, unused-ignore]
+class TensorDataset(IterableDataset):  # type: ignore[misc, unused-ignore] # it is typed where it is there
     """A split for a ``DataLoader``: the same samples in the same order for any number of its workers.
 
     Args:
@@ -30,6 +34,11 @@ class TensorDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         ranks: How many there are.
         options: Those of `SampleStream`: ``split``, ``shuffle`` and others. ``batch_size`` has to be that of
             the ``DataLoader``, and 1 where that has none.
+
+    Raises:
+        ImportError: PyTorch is not installed.
+        RegionError: There is no training set.
+        ConfigError: It has no such split or column, or a number makes no sense.
 
     Example:
         >>> train = TensorDataset("dataset", split="train", shuffle=7, batch_size=32)  # doctest: +SKIP
@@ -50,6 +59,8 @@ class TensorDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         ranks: int | None = None,
         **options: Any,
     ) -> None:
+        if torch is None:
+            raise ImportError("TensorDataset needs PyTorch; try: pip install 'shm-tensor-pool[torch]'")
         super().__init__()
         if rank is None and ranks is None and _is_distributed():
             rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -68,7 +79,7 @@ class TensorDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         self._stream.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        worker = torch.utils.data.get_worker_info()
+        worker = get_worker_info()
         if worker is None:
             return map(self._as_item, self._stream.iterate())
         return map(self._as_item, self._stream.iterate(worker.id, worker.num_workers))
