@@ -17,7 +17,7 @@ from tensor_pool.pipeline.dataset import Samples, load_manifest, vacuum_dataset,
 from tensor_pool.testing import wait_until
 
 CHILD = Path(__file__).parents[1] / "streaming_child.py"
-FRAMES = 240
+FRAMES = 120
 MISSING = 3
 """What `record` leaves out."""
 KILLS = ["dataset.in_file:stop:3", "dataset.before_commit:stop:2", "dataset.after_commit:stop:2"]
@@ -29,7 +29,9 @@ def start(recording, out, fault=""):
     """In a session of its own, by which all processes can be found: Spark's workers leave the group."""
     environment = {**os.environ, "TENSOR_POOL_FAULT": fault}
     command = [sys.executable, str(CHILD), str(recording), str(out)]
-    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+    out.mkdir(exist_ok=True)
+    with (out / "child.log").open("wb") as log:
+        return subprocess.Popen(command, env=environment, start_new_session=True, stderr=log)
 
 
 def processes_of(child):
@@ -54,7 +56,7 @@ def kill_all(child):
         return not processes_of(child)
 
     wait_until(none_is_left, 30, what="everybody to be dead")
-    child.communicate()
+    child.wait()
 
 
 def is_in_mid_batch(checkpoint):
@@ -64,26 +66,29 @@ def is_in_mid_batch(checkpoint):
     return begun > done
 
 
-def run(recording, out, fault="", *, until):
-    """Starts the child until something has become true; again if Spark gave up on a process that was slow."""
+@contextlib.contextmanager
+def running(recording, out, fault, *, until):
+    """The child, when something has become true; started again if a process was too slow for Spark."""
     for _ in range(3):
         child = start(recording, out, fault)
-        wait_until(lambda child=child: child.poll() is not None or until(child), SLOW_START_S)
-        if child.poll() in (None, 0):
-            return child
-        error = child.stderr.read().decode()
-        kill_all(child)
+        try:
+            wait_until(lambda child=child: child.poll() is not None or until(child), SLOW_START_S)
+            if child.poll() in (None, 0):
+                yield child
+                return
+        finally:
+            kill_all(child)
+        error = (out / "child.log").read_text()
         assert "CANNOT_OPEN_SOCKET" in error, error[-3000:]
     raise AssertionError("this machine is too busy for Spark")
 
 
 def run_and_kill(recording, out, fault):
     """Whether the kill came in mid-batch of the other query too."""
-    child = run(recording, out, fault, until=lambda child: "T" in processes_of(child).values())
-    assert child.poll() is None, f"ended before {fault}"
-    with contextlib.suppress(TimeoutError, AssertionError):  # it may be done by now
-        wait_until(lambda: is_in_mid_batch(out / "files-checkpoint"), 10)
-    kill_all(child)
+    with running(recording, out, fault, until=lambda child: "T" in processes_of(child).values()) as child:
+        assert child.poll() is None, f"ended before {fault}"
+        with contextlib.suppress(AssertionError):  # it may be done by now
+            wait_until(lambda: is_in_mid_batch(out / "files-checkpoint"), 10)
     assert is_in_mid_batch(out / "set-checkpoint")
     return is_in_mid_batch(out / "files-checkpoint")
 
@@ -98,7 +103,8 @@ def test_each_frame_is_there_once_however_often_everything_is_killed(spark, tmp_
     record(recording, frames=FRAMES)
     hits = [run_and_kill(recording, out, fault) for fault in kills]
     assert any(hits), "no kill came in mid-batch of the query that writes files"
-    kill_all(run(recording, out, until=lambda child: False))
+    with running(recording, out, "", until=lambda child: False) as child:
+        assert child.returncode == 0
 
     expected = {seq: 1 for seq in range(FRAMES) if not 7 <= seq < 7 + MISSING}
     assert Counter(sample["seq"] for sample in Samples(out / "set")) == expected

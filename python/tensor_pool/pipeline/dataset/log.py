@@ -69,10 +69,12 @@ class DatasetLog:
         try:
             return DeltaTable(self._uri, version=version, storage_options=self._options)
         except TableNotFoundError:
-            if version is None or self.table() is None:
-                return None
-            raise RegionError(f"{self.place} has no version {version}") from None
+            return None
         except Exception as e:
+            newest = None if version is None else self.table()
+            if newest is not None and version is not None and not 0 <= version <= newest.version():
+                hint = f"the newest is {newest.version()}"
+                raise RegionError(f"{self.place} has no version {version}", hint=hint) from None
             raise RegionError(f"can't read the log of {self.place}: {e}") from None
 
     def last_batch(self, query: str) -> int | None:
@@ -174,11 +176,10 @@ class DatasetLog:
             kept = None if whole_log else read_manifest(self.place)
             known = [commit for commit in kept.commits if commit.table_version <= version] if kept else []
         newest = known[-1].table_version if known else -1
-        entries: list[dict[str, Any]] = table.history(version - newest) if version > newest else []
-        for entry in sorted(entries, key=lambda entry: int(entry["version"])):
-            number = int(entry["version"])
-            if _KEY in entry and newest < number <= version:
-                commit = msgspec.json.decode(entry[_KEY], type=Commit)
+        for number in range(newest + 1, version + 1):
+            content = _own_part(self.place, number)
+            if content is not None:
+                commit = msgspec.json.decode(content, type=Commit)
                 known.append(msgspec.structs.replace(commit, table_version=number))
         return known
 
@@ -212,6 +213,28 @@ def load_manifest(
             hint="tps.write_dataset(df, path) makes one of a recording",
         )
     return manifest
+
+
+class _CommitInfo(msgspec.Struct):
+    tensorpool: str | None = None
+
+
+class _LogLine(msgspec.Struct):
+    commitInfo: _CommitInfo | None = None  # noqa: N815 - Delta's name
+
+
+def _own_part(place: Place, version: int) -> str | None:
+    """Our part of a commit; None when another program made it.
+
+    From its file: `DeltaTable.history` gives wrong numbers as soon as there is a newer commit than its table.
+    """
+    try:
+        content = place.child(f"_delta_log/{version:020}.json").read()
+    except FileNotFoundError:
+        return None
+    lines = (msgspec.json.decode(line, type=_LogLine) for line in content.splitlines() if line)
+    found = next((line.commitInfo for line in lines if line.commitInfo is not None), None)
+    return None if found is None else found.tensorpool
 
 
 def _is_done(table: DeltaTable, commit: Commit) -> bool:
