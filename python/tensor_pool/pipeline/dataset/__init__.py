@@ -1,6 +1,7 @@
 """Training sets: Parquet files that a Delta log binds together, written from recordings, read by anything.
 
 Spark writes them (`tensor_pool.pipeline.spark.write_dataset`); nothing here needs Spark.
+Reading them needs the extra ``dataset``.
 
 =================  ======================================================================================
 `manifest`         what is in a training set, and where it came from

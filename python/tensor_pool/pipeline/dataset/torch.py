@@ -1,4 +1,4 @@
-"""Training sets for PyTorch. Needs the extra ``torch``."""
+"""Training sets for PyTorch. Needs the extras ``dataset`` and ``torch``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TensorDataset(IterableDataset):  # type: ignore[misc, unused-ignore] # it 
         **options: Any,
     ) -> None:
         if torch is None:
-            raise ImportError("TensorDataset needs PyTorch; try: pip install 'shm-tensor-pool[torch]'")
+            raise ImportError("TensorDataset needs PyTorch; try: pip install 'shm-tensor-pool[dataset,torch]'")
         super().__init__()
         if rank is None and ranks is None and _is_distributed():
             rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -73,6 +73,11 @@ class TensorDataset(IterableDataset):  # type: ignore[misc, unused-ignore] # it 
     def __len__(self) -> int:
         """How many samples an epoch has for this rank."""
         return len(self._stream)
+
+    @property
+    def epoch(self) -> int:
+        """Which epoch comes next, or runs."""
+        return self._stream.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Begins another epoch; call it before each, as each has its own order."""
