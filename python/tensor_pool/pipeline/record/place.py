@@ -35,6 +35,8 @@ class Place:
         'file:///data/run%207/camera-1'
         >>> Place("s3://bucket/run?region=eu-west-1").child("a.arrow").uri
         's3://bucket/run/a.arrow?region=eu-west-1'
+        >>> str(Place("s3://me:secret@bucket/run"))
+        's3://bucket/run'
     """
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
@@ -54,7 +56,12 @@ class Place:
             self.uri = f"{scheme}://{base.rstrip('/')}" + (f"?{query}" if query else "")
 
     def __str__(self) -> str:
-        return str(self.local or self.uri.partition("?")[0])
+        if self.local is not None:
+            return str(self.local)
+        # Without the secret of a user: this ends up in messages and logs.
+        scheme, _, rest = self.uri.partition("?")[0].partition("://")
+        bucket, slash, path = rest.partition("/")
+        return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{path}"
 
     def __repr__(self) -> str:
         return f"Place({str(self)!r})"

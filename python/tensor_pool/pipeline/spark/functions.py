@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["KEPT", "map_tensors", "tensor", "tensor_udf"]
+__all__ = ["KEPT", "map_tensors", "rows_of", "takes_two", "tensor", "tensor_udf"]
 
 KEPT: Final = ("stream_name", "epoch", "seq", "event_time", "status", "count")
 """The columns that `map_tensors` keeps unless told otherwise."""
@@ -68,7 +68,7 @@ def map_tensors(
         for batch in batches:
             kept: dict[str, list[Any]] = {name: batch[name].to_pylist() for name in keep}
             returned: dict[str, list[Any]] = {name: [] for name in names}
-            for place, row in enumerate(_rows(batch)):
+            for place, row in enumerate(rows_of(batch)):
                 status, values = call(row)
                 for name, value in zip(names, values, strict=True):
                     returned[name].append(value)
@@ -86,7 +86,7 @@ class _Caller:
         self._fn = fn
         self._names = names
         self._check = check
-        self._takes_row = _takes_two(fn)
+        self._takes_row = takes_two(fn)
         self._nothing = (None,) * len(names)
 
     def __call__(self, row: dict[str, Any]) -> tuple[str, Sequence[Any]]:
@@ -152,7 +152,7 @@ def tensor_udf(
     return decorate
 
 
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """As dictionaries; bytes of tensors stay where they are."""
     if "values" not in batch.schema.names:
         return list(batch.to_pylist())
@@ -163,7 +163,8 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def _takes_two(fn: Callable[..., Any]) -> bool:
+def takes_two(fn: Callable[..., Any]) -> bool:
+    """Whether a function of an array also takes its row."""
     try:
         inspect.signature(fn).bind(None, None)
     except (TypeError, ValueError):
