@@ -38,6 +38,7 @@ COMMANDS: Final = {
         "tensor_pool.ops.cli.recording.verify:verify",
         "Check a recording, and repair what a crash left.",
     ),
+    "pipeline": ("tensor_pool.ops.cli.pipeline.run:pipeline", "Run jobs over recordings with Spark."),
     "clients": ("tensor_pool.ops.cli.clients:clients", "List who reads and who writes."),
     "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
