@@ -95,7 +95,7 @@ def test_tables_lines_streams_and_times(tpool, recording, tmp_path):
         (("thumbnails", "{}", "--out", "/dev/null/x"), 2, "can't write a report into"),
     ],
 )
-def test_what_is_wrong_is_said(tpool, recording, tmp_path, monkeypatch, arguments, code, said):
+def test_what_is_wrong_is_said(tpool, recording, tmp_path, *, monkeypatch, arguments, code, said):
     monkeypatch.chdir(tmp_path)
     outcome = tpool("pipeline", "run", *(argument.format(recording) for argument in arguments))
     assert (outcome[0], outcome[1]) == (code, "")

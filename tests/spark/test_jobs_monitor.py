@@ -71,7 +71,7 @@ def test_windows_and_alarms(spark, recording, tmp_path):
     assert {(alarm.name, alarm.start[14:19]) for alarm in watching.alarms} == {
         ("rate_low", "13:30"),
         ("missing_frames", "13:30"),
-        ("silent", "14:00"),
+        ("silent", "13:39"),
         ("restarted", "14:00"),
         ("age_high", "14:00"),
     }
@@ -131,7 +131,7 @@ def test_the_command(spark, recording, capsys):
     ],
     ids=str,
 )
-def test_wrong_calls_are_said(spark, recording, capsys, arguments, code, said):
+def test_wrong_calls_are_said(spark, recording, capsys, *, arguments, code, said):
     assert run(["pipeline", "monitor", *(argument.format(recording) for argument in arguments)]) == code
     assert said in capsys.readouterr().err
 

@@ -131,6 +131,7 @@ class Monitor(Closing):
                 f.max("epoch").alias("epoch"),
                 f.min(stamp).alias("first_ns"),
                 f.max(stamp).alias("last_ns"),
+                f.min("us").alias("first_us"),
                 f.max("us").alias("last_us"),
                 f.count(age_s).alias("ages"),
                 f.coalesce(f.sum(age_s), f.lit(0.0)).alias("age_sum_s"),

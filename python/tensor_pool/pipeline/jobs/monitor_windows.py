@@ -23,15 +23,15 @@ _MOST_OPEN: Final = 64
 class MonitorLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What raises an alarm; None for what never does.
 
-    ==================  ===============================  =================================================
+    ==================  ===============================  =====================================================
     alarm               limit                            raised when
-    ==================  ===============================  =================================================
+    ==================  ===============================  =====================================================
     ``missing_frames``  ``max_missing``                  more frames of a window are missing
     ``rate_low``        ``min_rate_hz``                  frames of a window that is over came slower
     ``age_high``        ``max_age_s``                    a frame was older when it was recorded, or read
-    ``silent``          ``max_silence_s``                nothing came for longer
+    ``silent``          ``max_silence_s``                nothing came for longer, between windows or batches
     ``restarted``       ``restarts``                     a stream has a new epoch
-    ==================  ===============================  =================================================
+    ==================  ===============================  =====================================================
     """
 
     max_missing: int | None = 0
@@ -53,8 +53,9 @@ class BatchSums(msgspec.Struct, frozen=True, kw_only=True):
     first_ns: int | None
     """The smallest time stamp of a frame."""
     last_ns: int | None
+    first_us: int
+    """When the first row was, in real time as far as that is known."""
     last_us: int
-    """When the last row was, in real time as far as that is known."""
     ages: int
     """How many frames have an age."""
     age_sum_s: float
@@ -95,7 +96,7 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     name: AlarmName
     stream: str
     start: str
-    """Of the window."""
+    """Of the window; of the silence, when it is about one."""
     value: float
     limit: float
 
@@ -126,7 +127,7 @@ class WindowBook:
     Example:
         >>> book = WindowBook(10.0, MonitorLimits())
         >>> sums = BatchSums(stream="a", start_us=0, frames=9, missing=1, epoch=1, first_ns=0,
-        ...                  last_ns=8 * 10**8, last_us=10**6, ages=0, age_sum_s=0.0, age_max_s=None)
+        ...                  last_ns=8 * 10**8, first_us=0, last_us=10**6, ages=0, age_sum_s=0.0, age_max_s=None)
         >>> windows, alarms = book.add(0, [sums])
         >>> windows[0].rate_hz, [alarm.name for alarm in alarms]
         (10.0, ['missing_frames'])
@@ -235,8 +236,9 @@ class WindowBook:
             alarms += self._once("restarted", each.stream, start, each.epoch, known)
         self._epochs[each.stream] = max(each.epoch, known or 0)
         last_us, most_s = self._last_us.get(each.stream), self._limits.max_silence_s
-        if most_s is not None and last_us is not None and each.start_us - last_us > most_s * _US:
-            alarms += self._once("silent", each.stream, start, (each.start_us - last_us) / _US, most_s)
+        if most_s is not None and last_us is not None and each.first_us - last_us > most_s * _US:
+            silent_s = (each.first_us - last_us) / _US
+            alarms += self._once("silent", each.stream, _iso(last_us), silent_s, most_s)
         self._last_us[each.stream] = max(each.last_us, last_us or 0)
         return alarms
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "quality_report"]
 
-COLUMNS: Final = ("stream", "verdict", "frames", "missing_frames", "missing", "longest_gap", "rate_hz",
-                  "median_period_s", "jitter_p99_s", "restarts", "why")  # fmt: skip
+COLUMNS: Final = ("stream", "verdict", "why", "frames", "missing_frames", "missing", "longest_gap", "rate_hz",
+                  "median_period_s", "jitter_p99_s", "restarts")  # fmt: skip
 _TIMES: Final = ("stream", "duration_s", "rate_hz", "median_period_s", "jitter_p50_s", "jitter_p95_s",
                  "jitter_p99_s", "longest_silence_s", "late", "backwards_stamps", "repeated_stamps",
                  "first_time", "last_time")  # fmt: skip

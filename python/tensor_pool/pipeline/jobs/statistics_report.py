@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "statistics_report"]
 
-COLUMNS: Final = ("stream", "frames", "kinds", "minimum", "maximum", "mean", "std", "nan_share", "drifts",
-                  "changed_at_seq", "found")  # fmt: skip
+COLUMNS: Final = ("stream", "drifts", "found", "frames", "kinds", "minimum", "maximum", "mean", "std",
+                  "nan_share", "changed_at_seq")  # fmt: skip
 _MORE: Final = ("stream", "values", "inf_share", "constant_frames", "unreadable")
 _WINDOWS: Final = ("stream", "window", "first_seq", "last_seq", "start", "frames", "mean", "std",
                    "mean_shift", "psi", "drifts", "why")  # fmt: skip
@@ -44,7 +44,7 @@ def statistics_report(result: StatisticsResult) -> Report:
         job="statistics",
         title="Statistics of a recording",
         summary=f"{frames:,} frames of {len(streams)} streams; "
-        + (f"{len(drifting)} of them drift." if drifting else "none of them drifts."),
+        + (f"drift in {len(drifting)}." if drifting else "no drift."),
         figures=[
             KeyFigure("streams that drift", f"{len(drifting):,}", tone="bad" if drifting else "ok"),
             KeyFigure("frames", f"{frames:,}"),

@@ -52,8 +52,10 @@ table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;padding:.35rem .7rem;border-bottom:1px solid var(--line);vertical-align:top;
 overflow-wrap:normal}
 td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td.t{white-space:nowrap}td.w{min-width:18rem}
 tr:last-child td{border-bottom:0}th{background:var(--card);white-space:nowrap}
 """
+_SHORT: Final = 32
 _TONES: Final = frozenset({"ok", "warn", "bad"})
 
 
@@ -122,7 +124,8 @@ def _table(table: Table) -> str:
     if shown:
         numeric = {name for name in table.columns if _is_numeric(shown, name)}
         heads = "".join(
-            f"<th{_kind(name in numeric)}>{escape(name.replace('_', ' '))}</th>" for name in table.columns
+            f"<th{' class=n' if name in numeric else ''}>{escape(name.replace('_', ' '))}</th>"
+            for name in table.columns
         )
         lines = "".join(
             f"<tr>{''.join(_cell(row.get(name), is_number=name in numeric) for name in table.columns)}</tr>"
@@ -139,15 +142,14 @@ def _is_numeric(rows: list[dict[str, Any]], name: str) -> bool:
     )
 
 
-def _kind(is_number: bool) -> str:
-    return ' class="n"' if is_number else ""
-
-
 def _cell(value: Any, *, is_number: bool) -> str:
     text = escape(cell_text(value))
     if isinstance(value, str) and value in _TONES:
         text = f'<span class="t-{value}">{text}</span>'
-    return f"<td{_kind(is_number)}>{text}</td>"
+    if is_number:
+        return f'<td class="n">{text}</td>'
+    # Short texts, such as times, stay on their line; long ones get room for some words.
+    return f'<td class="{"t" if len(text) <= _SHORT else "w"}">{text}</td>'
 
 
 def cell_text(value: Any) -> str:
@@ -155,12 +157,12 @@ def cell_text(value: Any) -> str:
 
     Example:
         >>> [cell_text(value) for value in (1234567, 0.123456789, None, {"lost": 3}, [1, 2], True)]
-        ['1,234,567', '0.12346', '-', 'lost 3', '1, 2', 'yes']
+        ['1,234,567', '0.12346', '-', 'lost: 3', '1, 2', 'yes']
     """
     if value is None or (isinstance(value, dict | list | tuple | str) and not value):
         return "-"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {cell_text(item)}" for key, item in value.items())
+        return ", ".join(f"{key}: {cell_text(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(cell_text, value))
     return _scalar_text(value)

@@ -21,6 +21,8 @@ _INNER_HEIGHT: Final = _HEIGHT - _TOP - _BOTTOM
 _COLOURS: Final = 6
 _MOST_POINTS: Final = 1_000
 _MOST_LABELS: Final = 10
+_LETTER: Final = 6.5
+"""The width of a letter."""
 
 
 def short(value: float) -> str:
@@ -90,7 +92,7 @@ def line_svg(plot: LinePlot) -> str:
 
 
 def bar_svg(plot: BarPlot) -> str:
-    """Bars side by side; labels that would not fit are left out."""
+    """Bars side by side; labels that would not fit are cut or left out, and stand in full in their tips."""
     finite = [(label, value) for label, value in plot.bars if math.isfinite(value)]
     if not finite or not any(value for _, value in finite):
         return _nothing(plot.title)
@@ -106,7 +108,8 @@ def bar_svg(plot: BarPlot) -> str:
             f"<title>{escape(label)}: {short(value)}</title></rect>"
         )
         if number % every == 0:
-            parts.append(_x_text(left + width / 2, label))
+            room = max(3, int(width * every / _LETTER))
+            parts.append(_x_text(left + width / 2, label if len(label) <= room else f"{label[: room - 1]}…"))
     return _svg(plot.title, [*parts, _x_label(plot.x_label)])
 
 
