@@ -38,7 +38,7 @@ def frame_statistics(array: NDArray[Any]) -> FrameStatistics:
 
     Example:
         >>> frame_statistics(np.array([200, 100, 255, 1], "uint8"))[:6]
-        (4, 4, 1.0, 255.0, 139.0, 97.81359...)
+        (4, 4, 1.0, 255.0, 139.0, 97.13650...)
     """
     flat = array.ravel(order="K")
     count, nans, infs = 0, 0, 0

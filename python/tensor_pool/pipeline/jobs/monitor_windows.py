@@ -127,7 +127,8 @@ class WindowBook:
     Example:
         >>> book = WindowBook(10.0, MonitorLimits())
         >>> sums = BatchSums(stream="a", start_us=0, frames=9, missing=1, epoch=1, first_ns=0,
-        ...                  last_ns=8 * 10**8, first_us=0, last_us=10**6, ages=0, age_sum_s=0.0, age_max_s=None)
+        ...                  last_ns=8 * 10**8, first_us=0, last_us=10**6,
+        ...                  ages=0, age_sum_s=0.0, age_max_s=None)
         >>> windows, alarms = book.add(0, [sums])
         >>> windows[0].rate_hz, [alarm.name for alarm in alarms]
         (10.0, ['missing_frames'])
