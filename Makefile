@@ -19,6 +19,8 @@ export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(PATH)
 # pyo3 rebuilds when the interpreter it was built for changes: name one for maturin and cargo alike.
 export PYO3_PYTHON := $(BIN)/python
+# Containers often forbid bytecode. Tests start hundreds of interpreters; each would compile every import anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Everyday
 
@@ -73,14 +75,23 @@ LIGHT_TESTS := tests/unit tests/property tests/conformance
 
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
-	@tools/say "running the Python tests that need no quiet machine, side by side"
-	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(LIGHT_TESTS)
-	@tools/say "running the Python tests with real processes, one after the other"
-	@pytest $(addprefix --ignore=,$(LIGHT_TESTS))
+	@tools/say "running the Python tests of single modules, side by side"
+	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m "not slow and not quiet" $(LIGHT_TESTS)
+	@tools/say "running the Python tests with real processes, two at a time: most of them wait"
+	@pytest --numprocesses 2 --dist loadfile -m "not slow and not quiet" $(addprefix --ignore=,$(LIGHT_TESTS) tests/spark)
+	@tools/say "running the Python tests with Spark, in one session"
+	@pytest -m "not slow and not quiet" tests/spark
+	@tools/say "running the Python tests that measure time, one after the other"
+	@pytest -m "quiet and not slow"
 
 ##@ Measuring
 
 BENCH ?=
+
+.PHONY: bench-spark
+bench-spark: $(STAMPS)/native ## The Spark pipeline beside memcpy, plain loops and plain files.
+	@tools/say "measuring the pipeline (about five minutes; close other programs)"
+	@tools/bench spark_pipeline
 
 .PHONY: bench
 bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and ZeroMQ; BENCH="pool_growth ..." for some.

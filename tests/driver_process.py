@@ -20,7 +20,13 @@ sys.stdin.read()
 driver.close()
 """
 
-SMALL = {"driver.default_nslots": 8, "driver.default_pools": [4096], "driver.epoch_min_age_ms": 1_000}
+SMALL = {
+    "driver.default_nslots": 8,
+    "driver.default_pools": [4096],
+    "driver.announce_interval_ms": 200,
+    "driver.epoch_min_age_ms": 1_000,
+}
+"""Small rings, and what a dead driver left counts as stale after parts of a second (three announces)."""
 
 
 class DriverProcess:

@@ -26,6 +26,9 @@ MessageT = TypeVar("MessageT")
 
 TIMEOUT_S = 20.0
 
+_ASK_AGAIN_S = 0.25
+"""After how long a client that lives repeats a request."""
+
 
 class RawClient:
     """One end of the driver's control and announce streams.
@@ -84,8 +87,10 @@ class RawClient:
             self.send(request)
             try:
                 return self.wait_for(
-                    kind, lambda answer: answer.correlation_id == request.correlation_id, timeout_s=1.0
-                )  # type: ignore[attr-defined]
+                    kind,
+                    lambda answer: answer.correlation_id == request.correlation_id,  # type: ignore[attr-defined]
+                    timeout_s=_ASK_AGAIN_S,
+                )
             except AssertionError:
                 assert time.monotonic() < deadline, f"no {kind.__name__} came"
 

@@ -217,6 +217,7 @@ def compete(pools: list[Pool], name: str) -> tuple[list, list[str]]:
     return won, refused
 
 
+@pytest.mark.quiet
 def test_publishing_raises_where_that_is_configured() -> None:
     """After lease loss: wait for the next lease by default, or raise by policy."""
     with quick_host(client__on_lease_loss="raise") as host, host.connect() as pool:

@@ -14,6 +14,7 @@ _NOISE_MS = 1_000.0
 """What a busy machine may add; without our measures the others would hear nothing for ten seconds."""
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("layout", ["separate", pytest.param("one-stream", marks=pytest.mark.slow)])
 def test_six_of_eight_lose_nothing(layout: str) -> None:
     """One is stopped, one is killed; newcomers attach meanwhile. `make faults` is strict about the times."""

@@ -17,7 +17,8 @@ from doc_pages import ROOT, Page, docs_pages
 
 PAGES = docs_pages()
 SEPARATOR = "--- end of block ---\n"
-LONGEST_S = 60
+LONGEST_S = 180
+"""Pages about Spark start sessions."""
 
 
 def named(pages: list[Page]) -> list[object]:
@@ -51,6 +52,7 @@ def run(command: list[str], place: Path, **environment: str) -> tuple[int, str, 
     return process.returncode, printed, complaints
 
 
+@pytest.mark.timeout(LONGEST_S + 20)
 @pytest.mark.parametrize("page", named([page for page in PAGES if page.examples]))
 def test_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path):
     steps = page.examples
@@ -65,6 +67,7 @@ def test_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path):
             assert checker.check_output(step.prints, got, doctest.ELLIPSIS), f"printed:\n{got}"
 
 
+@pytest.mark.timeout(LONGEST_S + 20)
 @pytest.mark.parametrize("page", named([page for page in PAGES if page.shell_lines]))
 def test_shown_programs_do_what_the_page_says(page, tmp_path, shared_memory):
     for name, body in page.files.items():

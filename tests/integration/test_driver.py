@@ -160,6 +160,7 @@ def test_revoke(client: RawClient, start: StartDriver) -> None:
     client.announce_above(lease.epoch or 0)
 
 
+@pytest.mark.quiet
 @pytest.mark.req("WIRE-10.1.1-1", "WIRE-15.11-2", "WIRE-15.11-5")
 def test_announces_and_activity_follow_the_clock(client: RawClient, start: StartDriver) -> None:
     start(**{"driver.announce_interval_ms": 100})

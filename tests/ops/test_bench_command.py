@@ -15,6 +15,7 @@ from tensor_pool.ops.cli.exit_codes import INTERRUPTED, OK, PROBLEMS, USAGE
 from tensor_pool.testing import Process, wait_until
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("mode", ["latency", "throughput"])
 def test_bench(tpool: Callable, mode: str) -> None:
     arguments = ("--bytes", "65536", "--seconds", "0.5", "--slots", "32", "--rate", "200", "--format", "json")

@@ -59,6 +59,7 @@ def begin(*args: str) -> Demo:
     return Demo(process, int(camera), Path(ring))
 
 
+@pytest.mark.quiet
 def test_every_picture_arrives_right_in_every_pixel():
     demo = begin("--seconds", "2", "--rate", "30")
     out, err = demo.process.communicate(timeout=60)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tensor_pool.ops.doctor.look import read_kernel, read_shared_memory
 from tensor_pool.ops.doctor.look_services import find_leftovers, measure_timer_ms
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver, MediaDriverOptions
@@ -19,6 +21,7 @@ def by_check(out: str) -> dict[str, dict[str, str]]:
     return {row["check"]: row for row in json.loads(out)}
 
 
+@pytest.mark.quiet
 def test_this_machine_with_a_media_driver(tpool: Callable, media: EmbeddedMediaDriver) -> None:
     outcome = tpool("doctor", "--aeron-dir", media.aeron_dir, "--format", "json")
     found = by_check(outcome.out)
@@ -58,6 +61,7 @@ def test_an_ordinary_file_system_is_a_warning(tpool: Callable, tmp_path: Path) -
     assert by_check(outcome.out)["file system"]["status"] == expected
 
 
+@pytest.mark.quiet
 def test_a_coarse_timer_is_measured() -> None:
     slow = MediaDriverOptions(
         timer_interval_ms=400,

@@ -202,6 +202,7 @@ class TestInfo:
 
 
 class TestMeasuring:
+    @pytest.mark.quiet
     def test_hz(self, ask: Callable) -> None:
         options = ("--seconds", "1.2", "--window", "0.5")
         table, rows, lines = each_format(ask, "hz", "camera-1", *options)
@@ -217,6 +218,7 @@ class TestMeasuring:
         assert table.splitlines()[0].split()[1] == "Hz"
         assert table.splitlines()[-1].startswith("in all, ")
 
+    @pytest.mark.quiet
     def test_hz_by_timestamp(self, ask: Callable) -> None:
         (total,) = parsed(
             ask("hz", "camera-1", "--by", "timestamp", "--count", "20", "--format", "json"), "json"
@@ -234,6 +236,7 @@ class TestMeasuring:
         assert lines[-1]["kind"] == "total"
         assert " MB/s " in table
 
+    @pytest.mark.quiet
     def test_delay(self, ask: Callable) -> None:
         table, rows, lines = each_format(ask, "delay", "camera-1", "--count", "60", "--window", "0.3")
 

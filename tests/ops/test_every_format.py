@@ -11,11 +11,9 @@ import pytest
 
 from tensor_pool.ops.cli.exit_codes import OK
 from tensor_pool.ops.cli.root import tpool as root
-from tensor_pool.pipeline.record.options import RecorderOptions
-from tensor_pool.pipeline.record.rows import Row
-from tensor_pool.pipeline.record.store import StreamStore
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster
+from written_recordings import numbered
 
 COMMANDS = [
     "doctor",
@@ -41,6 +39,8 @@ COMMANDS = [
     "recordings ls {directory}/recording",
     "recordings info {directory}/recording",
     "verify {directory}/recording",
+    "replay {directory}/recording --speed 0",
+    "export npy {directory}/recording {directory}/arrays --overwrite",
     "pipeline list",
     "bench latency --bytes 4096 --seconds 0.2 --slots 8",
     "media status",
@@ -60,7 +60,7 @@ SEEN_BY_ANOTHER = {"bench throughput", "pipeline run", "pipeline monitor"}
 and are tried in ``tests/spark/test_jobs_command.py``."""
 SERVICES = ["up", "driver run", "media run"]
 """They run until they are stopped, and say where they are."""
-WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "pipeline")
+WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")
 """These take no configuration."""
 FEED = "while True: out.publish(np.zeros(16, 'uint8')); time.sleep(0.01)"
 
@@ -113,8 +113,7 @@ def pool(host: Cluster) -> Iterator[Pool]:
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_format(tpool: Callable, host: Cluster, pool: Pool, tmp_path: Path, line: str) -> None:
     (tmp_path / "wrong.toml").write_text("[log]\nlevel = 5\n")
-    with StreamStore(tmp_path / "recording" / "camera", RecorderOptions()) as store:
-        store.append(Row(kind="frame", stream_id=1, epoch=1, seq=0), b"1234", now_ns=0)
+    numbered(tmp_path / "recording", "recorded", count=3)
 
     def ask(output_format: str) -> str:
         with pool.producer("short-lived", dtype="uint8", shape=(16,)) as out:

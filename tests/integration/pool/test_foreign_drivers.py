@@ -53,6 +53,7 @@ def frame(value: int) -> np.ndarray:
     return np.full(4, value, "uint32")
 
 
+@pytest.mark.quiet
 @pytest.mark.req("DRV-4.4-2")
 def test_an_answer_without_expiry_is_a_lease(driver: ForeignDriver, pool: Pool) -> None:
     """Pitfall 19: what is missing has not expired; and the client's own deadline moves on."""

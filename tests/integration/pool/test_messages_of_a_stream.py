@@ -93,6 +93,7 @@ def test_a_hello_asks_for_a_whole_stream_or_none(ranges: str) -> None:
             assert (hello.control_channel, hello.control_stream_id) == ("", 0)
 
 
+@pytest.mark.quiet
 @pytest.mark.req("WIRE-10.4.1-1", "WIRE-10.4.1-2", "WIRE-10.4.1-3")
 def test_a_consumer_reports_what_it_lost(pool: Pool, ear: Ear, name: str) -> None:
     """Gaps and lateness apart, once an interval (100 ms here)."""
@@ -270,6 +271,7 @@ class TestProgress:
 
 
 class TestPrivateStreams:
+    @pytest.mark.quiet
     @pytest.mark.req("WIRE-5-8", "WIRE-5-9")
     def test_only_what_is_described_there_is_read_and_all_is_closed_in_the_end(
         self, pool: Pool, ear: Ear, name: str

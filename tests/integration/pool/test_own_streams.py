@@ -105,6 +105,7 @@ class TestOwnStream:
                     seqs = [inp.poll(timeout=5.0).seq for _ in range(100)]
                 assert seqs == list(range(seqs[0], seqs[0] + 100))
 
+    @pytest.mark.quiet
     @pytest.mark.parametrize("max_rate_hz", [5, 50])
     def test_a_limited_rate_takes_no_core(self, host, pool, name, max_rate_hz):
         with (

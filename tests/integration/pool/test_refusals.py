@@ -308,7 +308,7 @@ def test_no_driver_is_said_quickly_and_with_what_to_try(tmp_path):
 
 def test_a_media_driver_without_an_shm_driver():
     with Cluster(driver=False) as cluster, pytest.raises(tp.NoDriverError, match="no SHM driver"):
-        cluster.connect()
+        cluster.connect(settings={"client.attach_timeout_ms": 300})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")

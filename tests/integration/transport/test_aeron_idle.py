@@ -6,9 +6,12 @@ import os
 import resource
 import time
 
+import pytest
+
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
 
 
+@pytest.mark.quiet
 def test_idle_threads_sleep(media_driver: EmbeddedMediaDriver) -> None:
     with AeronClient.connect(media_driver.aeron_dir) as client:
         client.add_subscription("aeron:ipc", 7)

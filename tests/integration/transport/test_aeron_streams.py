@@ -158,6 +158,7 @@ with AeronClient.connect(sys.argv[1]) as client:
     assert echo.returncode == 0
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_stuck_subscriber_does_not_silence_the_others(
     media_driver: EmbeddedMediaDriver, client: AeronClient, eventually: Eventually, how: signal.Signals

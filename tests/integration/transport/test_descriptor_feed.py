@@ -169,6 +169,7 @@ def test_a_writer_of_a_ring_is_heard(feed, publication) -> None:
                 assert log.find(frame.epoch, frame.seq).trace_id == 100 + number
 
 
+@pytest.mark.quiet
 def test_finding_is_quick(feed, publication) -> None:
     log = feed.follow(STREAM, 4_096)
     describe(publication, *range(4_096))

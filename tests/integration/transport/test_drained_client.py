@@ -76,6 +76,7 @@ print(len(numbers), numbers == list(range(len(numbers))), flush=True)
 """
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("how", ["drained", "polled"])
 def test_a_process_that_holds_the_interpreter_stalls_nobody(
     media_driver: EmbeddedMediaDriver, client: AeronClient, how: str
@@ -99,6 +100,7 @@ def test_a_process_that_holds_the_interpreter_stalls_nobody(
     assert worst < 0.5 if how == "drained" else worst > 0.5
 
 
+@pytest.mark.quiet
 def test_threads_of_this_process_need_not_poll_either(drain: Drain) -> None:
     publication, subscription = pair(drain.client)
     count, worst = publish_for(publication, 1.0)
@@ -107,6 +109,7 @@ def test_threads_of_this_process_need_not_poll_either(drain: Drain) -> None:
     assert numbers == list(range(count))
 
 
+@pytest.mark.quiet
 def test_pulses_go_on_while_the_interpreter_is_held(drain: Drain) -> None:
     publication = drain.client.add_publication(TETHERED, 7)
     subscription = drain.client.add_subscription(TETHERED, 7)
@@ -119,6 +122,7 @@ def test_pulses_go_on_while_the_interpreter_is_held(drain: Drain) -> None:
     assert max(later - earlier for earlier, later in itertools.pairwise(stamps)) < 500_000_000
 
 
+@pytest.mark.quiet
 def test_an_agent_sleeps_in_the_drain_and_is_woken(drain: Drain) -> None:
     publication, subscription = pair(drain.client)
     received, woken = [], threading.Event()

@@ -45,6 +45,7 @@ def hold_the_interpreter(seconds: float) -> None:
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
+@pytest.mark.quiet
 def test_python_that_is_busy_loses_nothing_and_shows_life(drain, stream) -> None:
     publication, subscription = stream
     inbox = drain.inbox(subscription.native, **ROOMY)
@@ -177,6 +178,7 @@ class TestEnds:
         eventually(lambda: pulse.failed > failed)
         assert not drain.closed
 
+    @pytest.mark.quiet
     def test_forgotten_handles_end_by_themselves(self, drain, stream, eventually: Eventually) -> None:
         publication, subscription = stream
         inbox = drain.inbox(subscription.native, **ROOMY)
@@ -253,12 +255,13 @@ def test_pulses_refuse_what_can_not_be_sent(drain, stream) -> None:
         drain.pulse(publication.native, b"x", period_ns=0)
 
 
+@pytest.mark.quiet
 def test_an_idle_drain_costs_next_to_nothing(drain, client: AeronClient) -> None:
     inboxes = [drain.inbox(client.add_subscription(IPC, 7 + i).native, **ROOMY) for i in range(5)]
     deadline = time.monotonic() + 20
-    thread = _thread_named("drain")
     while drain.rounds < 50 and time.monotonic() < deadline:
         time.sleep(0.01)
+    thread = _thread_named("drain")  # it names itself once it runs
     seconds = 2.0
     rounds, cpu, wall = drain.rounds, _cpu_seconds(thread), time.monotonic()
     time.sleep(seconds)

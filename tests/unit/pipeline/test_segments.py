@@ -9,11 +9,13 @@ import pytest
 
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.pipeline.record.index import ENTRY_BYTES, read_entries
+from tensor_pool.pipeline.record.options import RecorderOptions
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
 from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.record.rows import Row
 from tensor_pool.pipeline.record.segment import SegmentWriter
+from tensor_pool.pipeline.record.store import StreamStore
 
 
 def frame(seq, array, **changes):
@@ -203,3 +205,14 @@ def test_tables_of_others_and_newer_formats_are_refused(tmp_path):
             out.write_batch(pa.record_batch([[1]], schema=schema))
         with pytest.raises(MalformedMessageError, match=said):
             list(read_rows(path))
+
+
+def test_metadata_that_fills_a_segment_waits_for_its_frame(tmp_path):
+    metadata = Row(kind="metadata", stream_id=10_000, epoch=7, seq=0, count=0)
+    array = np.arange(10, dtype="uint16")
+    with StreamStore(tmp_path / "camera-1", RecorderOptions(segment_bytes=1_000)) as store:
+        for seq in range(3):
+            store.append(metadata, b'["exposure"]', now_ns=0)
+            store.set_head([(metadata, b'["exposure"]')])
+            store.append(frame(seq, array), array, now_ns=0)
+        assert [segment.frames for segment in store.catalogue.segments] == [1, 1, 1]

@@ -267,6 +267,23 @@ def test_a_refused_consumer_of_a_stream_that_is_there_is_told_why():
     assert isinstance(only(a.on_attach_response(refusal, 0)), Refused)
 
 
+def test_a_consumer_whose_driver_died_while_it_attached_asks_the_next_one_anew():
+    """The one that knew the stream never answers; to the next one the producer is not back yet."""
+    a = attachment(Role.CONSUMER)
+    a.on_resolved(resolved(only(a.step(0)[0])), 0)
+    a.step(0)
+    request = only(a.step(S)[0])
+    assert isinstance(request, ShmAttachRequest)
+    refusal = ShmAttachResponse(request.correlation_id, ResponseCode.REJECTED, error_message="none")
+    assert a.on_attach_response(refusal, S) == []
+    ask = only(a.step(2 * S)[0])
+    assert isinstance(ask, ResolveStream)
+    a.on_resolved(resolved(ask), 2 * S)
+    request = only(a.step(2 * S)[0])
+    refusal = ShmAttachResponse(request.correlation_id, ResponseCode.REJECTED, error_message="limit")
+    assert isinstance(only(a.on_attach_response(refusal, 2 * S)), Refused), "it is there, and has no room"
+
+
 @pytest.mark.req("DRV-4.9-8", "DRV-4.7-7", "DRV-4.8-3")
 @pytest.mark.parametrize("reason", list(LeaseRevokeReason))
 def test_a_revoked_lease_is_lost_and_asked_for_anew(reason):

@@ -35,6 +35,8 @@ class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
     rate_hz: float
     frames: int
     slots: int = 32
+    dead_from: int | None = None
+    """From this picture on a band of the sensor is dead."""
 
 
 def run(options: CameraOptions) -> None:
@@ -60,7 +62,7 @@ def take_pictures(out: Producer, options: CameraOptions) -> bool:
             return True
         # The picture is drawn where its readers will find it: no copy at all.
         with out.claim((HEIGHT, WIDTH), "uint8") as slot:
-            draw(slot.seq, slot.array)
+            draw(slot.seq, slot.array, dead_from=options.dead_from)
     return False
 
 

@@ -22,12 +22,15 @@ from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tensor_pool.config import Config
+    from tensor_pool.pipeline.record import Recorder
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
+    from tensor_pool.pool.pool import Pool
 
 __all__ = ["Outcome", "Viewer", "run"]
 
@@ -73,13 +76,15 @@ class Viewer:
 
     Args:
         consumer: Where they come from.
+        dead_from: From which picture on a band of the sensor is dead.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, *, dead_from: int | None = None) -> None:
         self.outcome = Outcome()
         self.latency = Histogram()
         self.last_picture: NDArray[Any] | None = None
         self._consumer = consumer
+        self._dead_from = dead_from
 
     def work(self) -> bool:
         """Looks at the next picture; false when none came for a while."""
@@ -100,7 +105,7 @@ class Viewer:
         seen_ns = time.monotonic_ns()
         try:
             with frame as image:
-                right = picture.is_right(frame.seq, image)
+                right = picture.is_right(frame.seq, image, dead_from=self._dead_from)
                 kept = np.array(image) if frame.seq % 30 == 0 else self.last_picture
         except FrameOverwrittenError:
             return  # counted as late; what was seen of it says nothing
@@ -118,6 +123,8 @@ def run(
     rate_hz: float,
     on_start: Callable[[int, str], None],
     on_second: Callable[[Viewer], None],
+    record_to: Path | None = None,
+    dead_from: int | None = None,
 ) -> Viewer:
     """Starts both drivers here and a camera in another process, and looks at its pictures until it ends.
 
@@ -128,6 +135,8 @@ def run(
         rate_hz: How many a second.
         on_start: Called with the camera's process id and the directory of its ring.
         on_second: Called every second.
+        record_to: Record everything into this directory meanwhile.
+        dead_from: From which picture on a band of the camera's sensor is dead.
     """
     # Named here, so that the camera can be told.
     chosen = {"aeron.dir": config.aeron.dir or temporary_aeron_dir(), "driver.instance_id": new_instance_id()}
@@ -135,21 +144,39 @@ def run(
     directory = namespace_directory(config.shm, chosen["driver.instance_id"])
     frames = max(1, round(seconds * rate_hz))
     settings = {entry.key.path: entry.value for entry in config.entries() if config.is_set(entry.key.path)}
-    options = camera.CameraOptions(settings=settings, rate_hz=rate_hz, frames=frames)
+    options = camera.CameraOptions(settings=settings, rate_hz=rate_hz, frames=frames, dead_from=dead_from)
     with contextlib.ExitStack() as resources:
         # Noted, not raised: an exception out of nowhere may leave a lock of the standard library locked.
         stop = resources.enter_context(StopSignals())
         resources.callback(remove_instance, directory)
         pool = resources.enter_context(connect(config=config, embedded=True, name="demo viewer"))
-        viewer = Viewer(pool.consumer(camera.STREAM))
+        viewer = Viewer(pool.consumer(camera.STREAM), dead_from=dead_from)
+        recorder = None if record_to is None else resources.enter_context(_recorder(pool, record_to))
         # The camera ends when its standard input does, should this process be killed.
         process = resources.enter_context(
             subprocess.Popen(camera.command(options), stdin=subprocess.PIPE)  # noqa: S603 - our own module
         )
         resources.callback(process.kill)
         on_start(process.pid, str(directory))
-        watch(viewer, process, frames, on_second, stop)
+        watch(viewer, process, frames, on_second, stop, recorder=recorder)
         return viewer
+
+
+def _recorder(pool: Pool, directory: Path) -> Recorder:
+    from tensor_pool.pipeline.record import Recorder  # noqa: PLC0415 - needs the extra `record`
+
+    # The stream ends with the camera, which waits for the viewer only: frames must not wait for the disk.
+    return Recorder(pool, [camera.STREAM], directory, sync="seal", max_backlog_bytes=1 << 30)
+
+
+def _await_recorded(recorder: Recorder | None, frames: int) -> None:
+    """What was not read before the camera leaves is lost."""
+    deadline = time.monotonic() + PATIENCE_S
+    while recorder is not None and time.monotonic() < deadline:
+        done = recorder.progress[camera.STREAM]
+        if done.frames + done.lost + done.dropped >= frames:
+            return
+        time.sleep(_LOOK_S)
 
 
 def watch(
@@ -158,6 +185,8 @@ def watch(
     frames: int,
     on_second: Callable[[Viewer], None],
     stop: StopSignals,
+    *,
+    recorder: Recorder | None = None,
 ) -> None:
     """Works until the last picture was seen, or the camera is gone or silent.
 
@@ -182,6 +211,7 @@ def watch(
             on_second(viewer)
     else:
         assert process.stdin is not None
+        _await_recorded(recorder, frames)
         process.stdin.close()  # the camera may go
         process.wait(timeout=PATIENCE_S)
         viewer.count()  # a picture may be seen in the ring before its descriptor is heard

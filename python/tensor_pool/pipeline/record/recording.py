@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _ALL: Final = 2**63 - 1
+_LINES: Final = 256
+"""Rows that are Python objects at a time; a segment of small frames has a hundred thousand."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +104,11 @@ class RecordedFrame:
         """When it was taken, real time; None when no clock says so."""
         offset = self.row.realtime_offset_ns
         return None if offset is None else self.row.timestamp_ns + offset
+
+    @property
+    def nbytes(self) -> int:
+        """How long its values are; 0 for a gap."""
+        return self._nbytes
 
     def array(self, *, check: bool = True) -> NDArray[Any]:
         """Its values; a read-only view of the file if that is here.
@@ -189,10 +196,17 @@ class RecordedStream:
             OSError: Something can't be read.
         """
         for segment in self.segments(span):
-            table = span.of(read_row_table(self.place, segment))
-            metadata: Mapping[str, Any] = {}
-            pieces = self.pieces(segment)
-            for line in table.to_pylist():
+            yield from self.frames_of(segment, span, gaps=gaps)
+
+    def frames_of(
+        self, segment: SegmentInfo, span: Span = EVERYTHING, *, gaps: bool = False
+    ) -> Iterator[RecordedFrame]:
+        """Those of one segment, so that who reads on after a damaged one can; see `frames`."""
+        table = span.of(read_row_table(self.place, segment))
+        metadata: Mapping[str, Any] = {}
+        pieces = self.pieces(segment)
+        for batch in table.to_batches(max_chunksize=_LINES):
+            for line in batch.to_pylist():
                 if line["kind"] == "metadata":
                     metadata = read_attributes(line["attributes"])
                 elif line["kind"] == "frame" or gaps:

@@ -122,7 +122,8 @@ class StreamStore(Closing):
                 options.sync == "interval" and self._unsynced_bytes >= options.sync_bytes
             ):
                 self._sync(now_ns)
-            if writer.nbytes >= options.segment_bytes:
+            # Metadata comes before its frame: a segment of nothing else could not be sealed.
+            if row.kind != "metadata" and writer.nbytes >= options.segment_bytes:
                 self.seal()
         except OSError:
             self._abandon()

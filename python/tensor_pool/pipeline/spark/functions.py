@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from tensor_pool.errors import ConfigError
-from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, load_tensor
+from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, open_tensor
 from tensor_pool.pipeline.spark.schema import OK
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ class _Caller:
 
     def __call__(self, row: dict[str, Any]) -> tuple[str, Sequence[Any]]:
         try:
-            array = load_tensor(row, check=self._check)
+            with open_tensor(row, check=self._check) as array:
+                found = self._fn(array, row) if self._takes_row else self._fn(array)
         except TensorUnavailableError as e:
             return e.status, self._nothing
-        found = self._fn(array, row) if self._takes_row else self._fn(array)
         return OK, self._in_order(found)
 
     def _in_order(self, found: Any) -> Sequence[Any]:

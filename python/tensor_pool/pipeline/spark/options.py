@@ -9,6 +9,7 @@ import msgspec
 
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.record.recording import EVERYTHING, Span
+from tensor_pool.pipeline.spark.live_pool import Connection
 from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -32,11 +33,16 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``startSeq, endSeq``    all           which frames by number, both included
     ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
     ``partitionBytes``      64 MiB        how many bytes of tensors a task gets
-    ``failOnDataLoss``      true          whether a missing or damaged segment ends the query; if not, a row
-                                          tells of it
+    ``failOnDataLoss``                    whether what is missing ends the query (default for recordings), or
+                                          is told in rows only (default for live streams)
     ``maxFramesPerTrigger``               at most so many frames in one batch of a stream
     ``maxBytesPerTrigger``                at most so many bytes of tensors in one batch of a stream
-    ``waitSeconds``         60            how long a streaming query waits for a stream that is not there yet
+    ``waitSeconds``         60            how long a streaming query waits for a stream that is not there, or
+                                          not any more
+    ``startingOffsets``     latest        live: begin with the newest frame, or with the ``oldest`` one
+    ``aeronDir``                          live: the directory of the media driver
+    ``config``                            live: the path of a ``tensor-pool.toml``
+    ``settings``                          live: keys of the configuration with their values, as JSON
     ======================  ============  ====================================================================
     """
 
@@ -49,10 +55,24 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     startTs: int = EVERYTHING.first_ns  # noqa: N815
     endTs: int = EVERYTHING.last_ns  # noqa: N815
     partitionBytes: int = 64 << 20  # noqa: N815
-    failOnDataLoss: bool = True  # noqa: N815
+    failOnDataLoss: bool | None = None  # noqa: N815
     maxFramesPerTrigger: int | None = None  # noqa: N815
     maxBytesPerTrigger: int | None = None  # noqa: N815
     waitSeconds: float = 60.0  # noqa: N815
+    startingOffsets: Literal["latest", "oldest"] = "latest"  # noqa: N815
+    aeronDir: str = ""  # noqa: N815
+    config: str = ""
+    settings: str = ""
+
+    @property
+    def fails_on_loss(self) -> bool:
+        """Whether missing data ends a query."""
+        return self.mode == "recording" if self.failOnDataLoss is None else self.failOnDataLoss
+
+    @property
+    def connection(self) -> Connection:
+        """Which pool."""
+        return Connection(aeron_dir=self.aeronDir, config=self.config, settings=self.settings)
 
     @property
     def span(self) -> Span:
@@ -89,6 +109,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             raise ConfigError(f"option {name}={number}", hint="a number above 0")
     if options.maxFramesPerTrigger is not None and options.maxBytesPerTrigger is not None:
         raise ConfigError("two limits for one trigger", hint="maxFramesPerTrigger or maxBytesPerTrigger")
+    if options.mode == "live" and not options.stream:
+        raise ConfigError("no stream", hint='.option("stream", "camera-1"); `tpool streams` lists them')
     if options.mode == "recording" and not options.path:
         raise ConfigError("no recording", hint='.load("recordings/") names its directory or URI')
     return options

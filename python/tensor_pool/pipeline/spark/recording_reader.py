@@ -83,7 +83,7 @@ def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator
     try:
         table = read_row_table(stream, part.segment)
     except (RegionError, MalformedMessageError, OSError):
-        if options.failOnDataLoss:
+        if options.fails_on_loss:
             raise
         yield from _missing(part, options)
         return
@@ -98,7 +98,7 @@ def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator
         try:
             pieces = RecordedStream(stream, part.catalogue).pieces(part.segment)
         except RegionError:
-            if options.failOnDataLoss:
+            if options.fails_on_loss:
                 raise
             yield from _missing(part, options)
             return

@@ -131,7 +131,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             raise RegionError(f"the stream {name} is no longer in {self._options.path}")
         catalogue = stream.catalogue
         if catalogue.removed_through >= first[0] > 0:
-            if self._options.failOnDataLoss:
+            if self._options.fails_on_loss:
                 raise RegionError(
                     f"segments up to {catalogue.removed_through} of {name} were removed, and not read before",
                     hint="keep more (tpool record --keep-mib), or set failOnDataLoss to false and get a row",

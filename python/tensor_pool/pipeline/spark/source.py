@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.spark.live_stream import LiveReader, LiveStreamReader
 from tensor_pool.pipeline.spark.options import parse_options
 from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
 from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
 from tensor_pool.pipeline.spark.schema import spark_schema
+from tensor_pool.pipeline.spark.sink import PoolStreamWriter, PoolWriter, parse_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from tensor_pool.pipeline.spark.options import SourceOptions
@@ -39,17 +45,28 @@ class TensorPoolSource(DataSource):
         return spark_schema(self._parsed.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - always ours
-        """Reads a recording."""
+        """Reads a recording, or what is in the ring of a live stream at the moment."""
         options = self._parsed
         if options.mode == "live":
-            raise ConfigError(
-                "a live stream has no end", hint='spark.readStream reads it; mode="recording" has an end'
-            )
+            return LiveReader(options)
         return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """Follows a recording."""
-        return RecordingStreamReader(self._parsed)
+        """Follows a recording, or a live stream."""
+        options = self._parsed
+        return LiveStreamReader(options) if options.mode == "live" else RecordingStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's
+        """Publishes a table into a pool."""
+        return PoolWriter(parse_sink_options(self.options, schema))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002 - frames of a stream are never replaced
+    ) -> DataSourceStreamWriter:
+        """Publishes the batches of a query into a pool."""
+        return PoolStreamWriter(parse_sink_options(self.options, schema))
 
     @property
     def _parsed(self) -> SourceOptions:

@@ -251,7 +251,10 @@ class Attachment:
         if self.state is not AttachmentState.ATTACHING or answer.correlation_id != self._correlation_id:
             return []
         if answer.code is not ResponseCode.OK:
-            final = not self._was_attached and (self.wish.role is Role.PRODUCER or self._stream_exists)
+            # What was asked again may be answered by the next driver, to which the stream that the last one
+            # knew is not back yet: start over. Who refuses at the first try means it.
+            is_there = self._stream_exists and self._tries == 1
+            final = not self._was_attached and (self.wish.role is Role.PRODUCER or is_there)
             return self._refused(answer.code, answer.error_message, now_ns, final=final)
         try:
             lease = self._lease(answer, now_ns)
