@@ -43,6 +43,7 @@ COMMANDS: Final = {
     ),
     "replay": ("tensor_pool.ops.cli.recording.replay:replay", "Publish a recording as its streams came."),
     "export": ("tensor_pool.ops.cli.recording.export:export", "Write a recording as files of other formats."),
+    "pipeline": ("tensor_pool.ops.cli.pipeline.run:pipeline", "Run jobs over recordings with Spark."),
     "clients": ("tensor_pool.ops.cli.clients:clients", "List who reads and who writes."),
     "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
