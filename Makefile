@@ -91,7 +91,7 @@ BENCH ?=
 .PHONY: bench-spark
 bench-spark: $(STAMPS)/native ## The Spark pipeline beside memcpy, plain loops and plain files.
 	@tools/say "measuring the pipeline (about five minutes; close other programs)"
-	@tools/bench spark_pipeline
+	@tools/bench spark_pipeline spark_dataset
 
 .PHONY: bench
 bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and ZeroMQ; BENCH="pool_growth ..." for some.
@@ -116,7 +116,7 @@ torn-frames: ## Ten million frames under readers that must not see a torn one.
 .PHONY: faults
 faults: $(STAMPS)/native ## Two hundred driver restarts, stuck processes with strict times, every fault in both layouts.
 	@tools/say "killing, stopping and restarting (about ten minutes; close other programs)"
-	@pytest tests/faults tests/integration -m slow -p no:randomly
+	@pytest tests/faults tests/integration tests/spark -m slow -p no:randomly
 
 SOAK_SECONDS ?= 600
 

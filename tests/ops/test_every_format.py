@@ -38,6 +38,7 @@ COMMANDS = [
     "record camera --out {directory}/new --frames 3",
     "recordings ls {directory}/recording",
     "recordings info {directory}/recording",
+    "recordings push {directory}/recording {directory}/copy",
     "verify {directory}/recording",
     "replay {directory}/recording --speed 0",
     "export npy {directory}/recording {directory}/arrays --overwrite",

@@ -33,7 +33,10 @@ COMMANDS: Final = {
     "drops": ("tensor_pool.ops.cli.stream.drops:drops", "Say who loses frames, and why."),
     "snap": ("tensor_pool.ops.cli.stream.snap:snap", "Save the newest frame as a picture or an array."),
     "record": ("tensor_pool.ops.cli.recording.record:record", "Record streams into a directory."),
-    "recordings": ("tensor_pool.ops.cli.recording.verify:recordings", "List what recordings hold."),
+    "recordings": (
+        "tensor_pool.ops.cli.recording.verify:recordings",
+        "List what recordings hold, and copy them.",
+    ),
     "verify": (
         "tensor_pool.ops.cli.recording.verify:verify",
         "Check a recording, and repair what a crash left.",

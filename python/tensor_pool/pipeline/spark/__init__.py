@@ -11,17 +11,23 @@ Needs the extra ``spark`` and Java 17 or 21. Commonly imported as ``tps``::
 
 from __future__ import annotations
 
+from tensor_pool.pipeline.spark.dataset import dataset_sink, read_dataset, write_dataset
 from tensor_pool.pipeline.spark.functions import map_tensors, tensor, tensor_udf
 from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, load_tensor
 from tensor_pool.pipeline.spark.session import session
 from tensor_pool.pipeline.spark.source import register
+from tensor_pool.pipeline.spark.workers import check_workers
 
 __all__ = [
     "TensorUnavailableError",
+    "check_workers",
+    "dataset_sink",
     "load_tensor",
     "map_tensors",
+    "read_dataset",
     "register",
     "session",
     "tensor",
     "tensor_udf",
+    "write_dataset",
 ]

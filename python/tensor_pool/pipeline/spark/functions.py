@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["KEPT", "map_tensors", "tensor", "tensor_udf"]
+__all__ = ["KEPT", "map_tensors", "rows_of", "takes_two", "tensor", "tensor_udf"]
 
 KEPT: Final = ("stream_name", "epoch", "seq", "event_time", "status", "count")
 """The columns that `map_tensors` keeps unless told otherwise."""
@@ -32,7 +32,7 @@ def map_tensors(
     schema: StructType | str,
     *,
     keep: Sequence[str] = KEPT,
-    check: bool = True,
+    check: bool | None = None,
 ) -> DataFrame:
     """Calls a function for each tensor, where it lies; a row for each, and one for each gap.
 
@@ -43,7 +43,7 @@ def map_tensors(
         schema: The columns that it returns.
         keep: Columns that stay. Rows whose tensor is missing, damaged or overwritten have nulls in the
             others, and say why in ``status``.
-        check: Compare bytes with their checksums.
+        check: Compare bytes with their checksums; see `open_tensor`.
 
     Example:
         >>> means = map_tensors(df, lambda t: float(t.mean()), "mean double")  # doctest: +SKIP
@@ -68,7 +68,7 @@ def map_tensors(
         for batch in batches:
             kept: dict[str, list[Any]] = {name: batch[name].to_pylist() for name in keep}
             returned: dict[str, list[Any]] = {name: [] for name in names}
-            for place, row in enumerate(_rows(batch)):
+            for place, row in enumerate(rows_of(batch)):
                 status, values = call(row)
                 for name, value in zip(names, values, strict=True):
                     returned[name].append(value)
@@ -82,11 +82,11 @@ def map_tensors(
 class _Caller:
     """Calls a user's function for rows."""
 
-    def __init__(self, fn: Callable[..., Any], names: Sequence[str], *, check: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], names: Sequence[str], *, check: bool | None) -> None:
         self._fn = fn
         self._names = names
         self._check = check
-        self._takes_row = _takes_two(fn)
+        self._takes_row = takes_two(fn)
         self._nothing = (None,) * len(names)
 
     def __call__(self, row: dict[str, Any]) -> tuple[str, Sequence[Any]]:
@@ -119,12 +119,14 @@ def tensor(df: DataFrame) -> Column:
     return f.struct(*_NEEDED, "ref" if "ref" in df.columns else "values").alias("tensor")
 
 
-def tensor_udf(returns: str, *, check: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Column]]:
+def tensor_udf(
+    returns: str, *, check: bool | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Column]]:
     """Makes a function of an array a function of a column; null where the tensor is missing.
 
     Args:
         returns: The type of what it returns.
-        check: Compare bytes with their checksums.
+        check: Compare bytes with their checksums; see `open_tensor`.
 
     Example:
         >>> @tensor_udf("double")  # doctest: +SKIP
@@ -150,7 +152,7 @@ def tensor_udf(returns: str, *, check: bool = True) -> Callable[[Callable[..., A
     return decorate
 
 
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """As dictionaries; bytes of tensors stay where they are."""
     if "values" not in batch.schema.names:
         return list(batch.to_pylist())
@@ -161,7 +163,8 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def _takes_two(fn: Callable[..., Any]) -> bool:
+def takes_two(fn: Callable[..., Any]) -> bool:
+    """Whether a function of an array also takes its row."""
     try:
         inspect.signature(fn).bind(None, None)
     except (TypeError, ValueError):
