@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from doc_pages import DOCS
+from doc_pages import Page as DocPage
 from recordings import record, record_arrays, record_rows
 from tensor_pool.ops.cli.root import run
 from tensor_pool.pipeline.jobs.registry import JOBS
@@ -114,3 +116,14 @@ def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     assert found["missing"]["segment_missing"] == lost.frames + lost.lost
     assert found["frames"] + found["missing_frames"] == 20
     assert found["damaged"] == {}
+
+
+@pytest.mark.parametrize("name", ["jobs.py", "watch.py"])
+def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, capsys, *, name):
+    """Here, where a session runs already; the page itself only compiles them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recordings").symlink_to(recording)
+    program = DocPage(DOCS / "guides" / "pipeline.md").files[name]
+    exec(compile(program, name, "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    assert ("camera/1 bad {'lost': 3}" if name == "jobs.py" else "windows") in printed

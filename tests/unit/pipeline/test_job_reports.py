@@ -146,7 +146,7 @@ def test_a_report_that_can_not_be_written_is_said(tmp_path):
 
 def test_names_that_are_no_text_and_numbers_that_are_none_can_be_written(tmp_path):
     result = QualityResult(
-        streams=[StreamQuality(stream="caf\udce9")], limits=QualityLimits(), bytes_read=False
+        streams=[StreamQuality(stream="camera\udce9")], limits=QualityLimits(), bytes_read=False
     )
     (tmp_path / "quality.json").touch()
     moment = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)
@@ -158,7 +158,7 @@ def test_names_that_are_no_text_and_numbers_that_are_none_can_be_written(tmp_pat
         None,
         "2026-11-15T00:00:00+00:00",
     )
-    assert "caf" in page(result.report(), source="", made="")
+    assert "camera" in page(result.report(), source="", made="")
 
 
 class TestPictures:
