@@ -18,10 +18,11 @@ from recordings import record
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.testing.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(420)
 
 PROGRAM = """
-import json, os, sys
+import json, os, runpy, sys
+from pyspark.sql import SparkSession
 from tensor_pool.pipeline import spark as tps
 
 def failure(work):
@@ -33,8 +34,12 @@ def failure(work):
 def host_and_mean(tensor):
     return os.getcwd(), float(tensor.mean())
 
-url, settings, without_package = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-spark = tps.session(url, settings=settings)
+url, without_package = sys.argv[1:]
+sys.argv = ["means.py", url, "recording"]
+stop, SparkSession.stop = SparkSession.stop, lambda session: None  # another session takes ten seconds
+runpy.run_path("means.py")
+
+spark = tps.session(url)
 context = spark.sparkContext
 said = {"workers": [[w.python, w.tensor_pool] for w in tps.check_workers(spark)]}
 
@@ -57,6 +62,7 @@ context.pythonExec = without_package
 said["package, asked for"] = failure(lambda: tps.check_workers(spark))
 said["package, met"] = failure(tps.map_tensors(table, lambda t: float(t.mean()), "mean double").collect)
 print(json.dumps(said))
+stop(spark)
 """
 
 WITHOUT_PACKAGE = """#!/bin/sh
@@ -96,12 +102,19 @@ def without_package(tmp_path):
 
 def run(cluster, directory, *arguments):
     """A program that ends by itself; what it prints."""
-    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    settings = cluster.settings | {"spark.task.maxFailures": "1"}  # what fails here fails again
+    given = [f"--conf {name}={value!r}" for name, value in settings.items()]
+    environ = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"{' '.join(given)} pyspark-shell",
+    }
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=300,
         env=environ,
         cwd=directory,
         check=False,
@@ -115,12 +128,14 @@ def means(table):
     return sorted([row.seq, row.status, row["count"], row["mean"]] for row in rows)
 
 
-def test_a_cluster_gives_the_answers_of_one_process_and_says_what_it_lacks(
+def test_a_cluster_gives_the_answers_of_one_process_and_says_what_is_wrong(
     cluster, load, tmp_path, without_package
 ):
     record(tmp_path / "recording")
-    settings = json.dumps(cluster.settings | {"spark.task.maxFailures": "1"})
-    said = json.loads(run(cluster, tmp_path, "-c", PROGRAM, cluster.url, settings, without_package))
+    (tmp_path / "means.py").write_text(Page(DOCS / "guides" / "clusters.md").files["means.py"])
+    *printed, said = run(cluster, tmp_path, "-c", PROGRAM, cluster.url, without_package).splitlines()
+    assert printed[-1] == "17 frames, mean 9.8", "as the guide's program says"
+    said = json.loads(said)
     assert said["rows"] == means(load(tmp_path / "recording")) != []
     assert len(said["places"]) == 2, "both workers had something to do"
     assert len(said["workers"]) == 1, "two workers of one machine are the same"
@@ -131,10 +146,3 @@ def test_a_cluster_gives_the_answers_of_one_process_and_says_what_it_lacks(
     assert "can't use tensor_pool: ModuleNotFoundError: No module named" in said["package, asked for"]
     assert "pip install 'shm-tensor-pool[spark]'" in said["package, asked for"]
     assert "No module named 'tensor_pool'" in said["package, met"]
-
-
-def test_the_program_of_the_guide_runs_on_it(cluster, tmp_path):
-    record(tmp_path / "recording")
-    (tmp_path / "means.py").write_text(Page(DOCS / "guides" / "clusters.md").files["means.py"])
-    said = run(cluster, tmp_path, "means.py", cluster.url, tmp_path / "recording")
-    assert "17 frames, mean 9.8" in said
