@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from doc_pages import DOCS
+from doc_pages import Page as DocPage
 from recordings import record, record_arrays, record_rows
 from tensor_pool.ops.cli.root import run
 from tensor_pool.pipeline.jobs.registry import JOBS
@@ -75,7 +77,7 @@ def test_tables_lines_streams_and_times(tpool, recording, tmp_path):
     out_dir = tmp_path / "report"
     common = ("--stream", "camera/1", "--out", out_dir)
     code, table, err = tpool("pipeline", "run", "quality", recording, *common)
-    assert (code, table.splitlines()[0].split()[:3]) == (1, ["STREAM", "VERDICT", "FRAMES"])
+    assert (code, table.splitlines()[0].split()[:3]) == (1, ["STREAM", "VERDICT", "WHY"])
     assert "missing_share is 0.15, above 0.01 (bad)" in table
     assert f"report: {out_dir}/quality.html" in err
     until = ("--to", "1970-01-01T00:00:00.001Z", "--format", "jsonl")
@@ -114,3 +116,16 @@ def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     assert found["missing"]["segment_missing"] == lost.frames + lost.lost
     assert found["frames"] + found["missing_frames"] == 20
     assert found["damaged"] == {}
+
+
+@pytest.mark.parametrize("name", ["jobs.py", "watch.py"])
+def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, capsys, *, name):
+    """Here, where a session runs already; the page itself only compiles them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recordings").symlink_to(recording)
+    program = DocPage(DOCS / "guides" / "pipeline.md").files[name]
+    # A program of its own has workers in its directory; those of this session are elsewhere.
+    program = program.replace('.load("recordings")', f".load({str(recording)!r})")
+    exec(compile(program, name, "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    assert ("camera/1 bad {'lost': 3}" if name == "jobs.py" else "windows") in printed

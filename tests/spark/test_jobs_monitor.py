@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import numpy as np
 import pytest
 
+from pool_hosts import quick_host
 from recordings import record_rows
 from tensor_pool.errors import ConfigError
 from tensor_pool.ops.cli.root import run
 from tensor_pool.pipeline import jobs
+from tensor_pool.testing import wait_until
 
 START_NS = 1_700_000_000 * 10**9
 MS = 10**6
@@ -139,3 +142,32 @@ def test_wrong_calls_are_said(spark, recording, capsys, *, arguments, code, said
 def test_windows_that_make_no_sense_are_refused(spark, recording):
     with pytest.raises(ConfigError, match="window_s=0"):
         jobs.monitor(spark, str(recording), window_s=0)
+
+
+def test_live_streams_are_watched_the_same_way(spark):
+    with quick_host() as host, host.connect() as pool:
+        settings = json.dumps({key: str(value) for key, value in host.settings.items()})
+        camera = pool.producer("camera", dtype="uint8", shape=(4,), slots=1024)
+        over = threading.Event()
+
+        def take():
+            while not over.wait(0.02):
+                camera.publish(np.zeros(4, "uint8"))
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        limits = jobs.MonitorLimits(max_missing=None, max_silence_s=2.0)
+        options = {"mode": "live", "stream": "camera", "settings": settings}
+        try:
+            with jobs.monitor(spark, limits=limits, every_s=0.1, **options) as watching:
+                wait_until(lambda: sum(w.frames for w in watching.windows) >= 50, timeout_s=90)
+                over.set()
+                thread.join()
+                wait_until(lambda: watching.wait(0.1) or watching.alarms, timeout_s=30)
+        finally:
+            over.set()
+            thread.join()
+            camera.close()
+    assert {alarm.name for alarm in watching.alarms} == {"silent"}
+    assert watching.windows[0].rate_hz == pytest.approx(50, rel=0.5)
+    assert 0 < watching.windows[0].age_mean_s < 20

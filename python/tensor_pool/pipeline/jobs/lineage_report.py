@@ -65,16 +65,16 @@ def lineage_report(result: LineageResult) -> Report:
         else [],
         tables=[
             Table(
-                title="Streams",
-                columns=COLUMNS,
-                rows=[msgspec.to_builtins(stream) for stream in streams],
-                note="" if streams else "no stream",
-            ),
-            Table(
                 title="Stages",
                 columns=_STAGES,
                 rows=[msgspec.to_builtins(stage) for stage in result.stages],
                 note="Between the frames of two streams with the same trace id, the earlier one first.",
+            ),
+            Table(
+                title="Streams",
+                columns=COLUMNS,
+                rows=[msgspec.to_builtins(stream) for stream in streams],
+                note="" if streams else "no stream",
             ),
             Table(
                 title="Paths",

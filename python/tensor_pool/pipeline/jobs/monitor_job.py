@@ -20,6 +20,7 @@ from tensor_pool.pipeline.jobs.monitor_windows import (
     WindowBook,
 )
 from tensor_pool.pipeline.jobs.report.files import output_directory
+from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.spark.source import FORMAT
 
 if TYPE_CHECKING:
@@ -221,7 +222,8 @@ def monitor(
     limits = MonitorLimits() if limits is None else limits
     watching = Monitor(window_s, limits, out=directory, on_window=on_window, on_alarm=on_alarm)
     reader = spark.readStream.format(FORMAT).options(**{key: str(value) for key, value in options.items()})
-    rows = reader.load() if path is None else reader.load(path)
+    # Workers may run in another directory than this process.
+    rows = reader.load() if path is None else reader.load(Place(path).uri)
     writer = rows.writeStream.foreachBatch(watching.take)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", str(checkpoint))

@@ -299,7 +299,7 @@ def _add_damage(df: DataFrame, found: dict[str, StreamQuality]) -> None:
     for stream in found.values():
         stream.damaged = {}
     named = df.filter(is_frame()).withColumn("stream", stream_name())
-    read = map_tensors(named, lambda _: 1, "readable int", keep=("stream", "status"))
+    read = map_tensors(named, lambda _: 1, "readable int", keep=("stream", "status"), check=True)
     for row in read.filter(f.col("status") != OK).groupBy("stream", "status").count().collect():
         damaged = found[row["stream"]].damaged
         assert damaged is not None

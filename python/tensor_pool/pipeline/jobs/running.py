@@ -86,7 +86,8 @@ def run_job(
         if value:
             reader = reader.option(key, value)
     with plain_errors():
-        df = reader.load(str(recording))
+        # Workers may run in another directory than this process.
+        df = reader.load(known.place.uri)
         files = (directory,) if chosen.writes_files else ()
         result = chosen.load()(df, *files, streams=names, **(options or {}))
     report = result.report()

@@ -64,7 +64,7 @@ def frame_table(df: DataFrame, edges: Mapping[str, Sequence[float]] | None = Non
         >>> frame_table(df).select("stream", "seq", "mean", "std").show()  # doctest: +SKIP
     """
     frames = df.filter(is_frame()).withColumn("stream", stream_name())
-    return map_tensors(frames, partial(_describe, edges or {}), FRAME_COLUMNS, keep=_KEPT)
+    return map_tensors(frames, partial(_describe, edges or {}), FRAME_COLUMNS, keep=_KEPT, check=True)
 
 
 def statistics(

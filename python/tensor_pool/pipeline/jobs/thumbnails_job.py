@@ -122,6 +122,7 @@ def thumbnails(
             partial(_draw, size, ranges),
             "png binary, reason string",
             keep=("stream", "epoch", "seq", "event_time", "status", "dtype", "shape", "place", "total"),
+            check=True,
         )
         for row in drawn.orderBy("stream", "place").collect():
             stream = found.setdefault(row["stream"], StreamThumbnails(stream=row["stream"]))

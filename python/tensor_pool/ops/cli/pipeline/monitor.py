@@ -80,6 +80,7 @@ def monitor(
     from tensor_pool.ops.cli.pipeline.progress import spark_session  # noqa: PLC0415 - help needs none of it
     from tensor_pool.pipeline.jobs.monitor_job import monitor as watch  # noqa: PLC0415
     from tensor_pool.pipeline.jobs.monitor_windows import MonitorLimits  # noqa: PLC0415
+    from tensor_pool.pipeline.jobs.report.page import cell_text  # noqa: PLC0415
     from tensor_pool.pipeline.jobs.running import plain_errors  # noqa: PLC0415
     from tensor_pool.pipeline.record.recording import Recording  # noqa: PLC0415
 
@@ -116,8 +117,12 @@ def monitor(
         click.echo("watching; Ctrl-C ends it", err=True)
         with watching:
             _wait(watching, stop, seconds)
-    if output_format != "jsonl":
-        print_rows((msgspec.to_builtins(window) for window in watching.windows), _COLUMNS, output_format)
+    rows = [msgspec.to_builtins(window) for window in watching.windows]
+    if output_format == "json":
+        print_rows(rows, _COLUMNS, "json")
+    elif output_format == "table":
+        short = [{name: cell_text(row[name]) for name in _COLUMNS} for row in rows]
+        print_rows(short, _COLUMNS, "table")
     ctx.exit(exit_codes.PROBLEMS if watching.alarms else exit_codes.OK)
 
 

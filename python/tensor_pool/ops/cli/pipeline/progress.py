@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["spark_session", "told"]
 
-_TELL_S: Final = 2.0
+_LOOK_S: Final = 1.0
+_TELL_S: Final = 10.0
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def spark_session(master: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def told(spark: SparkSession, what: str) -> Iterator[None]:
-    """Tells every two seconds how many tasks are done, until the block ends."""
+    """Tells how many tasks are done, when that changes and every ten seconds, until the block ends."""
     over = threading.Event()
     thread = threading.Thread(target=_tell, args=(spark, what, over), name="spark progress", daemon=True)
     started = time.monotonic()
@@ -55,10 +56,14 @@ def told(spark: SparkSession, what: str) -> Iterator[None]:
 
 def _tell(spark: SparkSession, what: str, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    started = time.monotonic()
-    while not over.wait(_TELL_S):
+    started = last = time.monotonic()
+    before = ""
+    while not over.wait(_LOOK_S):
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         done, total = (sum(getattr(s, name) for s in known) for name in ("numCompletedTasks", "numTasks"))
         doing = f"{done} of {total} tasks" if total else "planning"
-        click.echo(f"{what}: {doing}, {time.monotonic() - started:.0f} s", err=True)
+        now = time.monotonic()
+        if doing != before or now - last >= _TELL_S:
+            before, last = doing, now
+            click.echo(f"{what}: {doing}, {now - started:.0f} s", err=True)

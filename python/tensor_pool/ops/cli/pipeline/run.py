@@ -105,6 +105,7 @@ def run(
     from tensor_pool.pipeline.jobs.registry import job  # noqa: PLC0415
 
     job(name)  # said before Spark starts, which takes seconds
+    from tensor_pool.pipeline.jobs.report.page import cell_text  # noqa: PLC0415
     from tensor_pool.pipeline.jobs.running import run_job  # noqa: PLC0415
 
     options = {key: own[key] for key in _OWN if own[key] is not None}
@@ -115,7 +116,8 @@ def run(
     written = finished.written
     if output_format == "table":
         first = finished.report.tables[0]
-        print_rows(first.rows, first.columns, "table")
+        rows = [{name: cell_text(row.get(name)) for name in first.columns} for row in first.rows]
+        print_rows(rows, first.columns, "table")
         for note in finished.report.notes:
             click.echo(note, err=True)
     else:
