@@ -18,7 +18,7 @@ from recordings import record
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.testing.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.timeout(420), pytest.mark.slow]
 
 PROGRAM = """
 import json, os, runpy, sys
