@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
+from s3_server import credentials_of
 from tensor_pool.pipeline import spark as tps
 
 SETTINGS = {
@@ -28,3 +31,20 @@ def load(spark):
         return spark.read.format("tensorpool").options(**options).load(str(recording))
 
     return load
+
+
+@pytest.fixture
+def with_credentials(spark, monkeypatch):
+    """Those of a store, in this process and in those that Spark starts meanwhile."""
+
+    @contextlib.contextmanager
+    def with_credentials(server):
+        with credentials_of(server):
+            for name, value in server.environment.items():
+                monkeypatch.setitem(spark.sparkContext.environment, name, value)
+            tps.register(spark)
+            yield
+        monkeypatch.undo()
+        tps.register(spark)
+
+    return with_credentials

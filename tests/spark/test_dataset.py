@@ -237,8 +237,15 @@ def bucket(tmp_path):
         yield server
 
 
-def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, tmp_path, bucket):
-    uri = bucket.uri(path="sets/one")
+@pytest.fixture
+def credentials(bucket, with_credentials):
+    with with_credentials(bucket):
+        yield
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, bucket):
+    uri = bucket.uri(path="sets/one", credentials=False)
     manifest = tps.write_dataset(load(recording), uri, splits=SPLITS)
     assert sorted(by_seq(Samples(uri))) == FRAMES
     assert verify_dataset(uri).ok

@@ -93,10 +93,11 @@ def run_and_kill(recording, out, fault):
     return is_in_mid_batch(out / "files-checkpoint")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "kills",
-    [pytest.param(KILLS[1:2], id="once"), pytest.param(KILLS, id="three times", marks=pytest.mark.slow)],
+    [pytest.param(KILLS[1:2], id="once"), pytest.param(KILLS, id="three times")],
 )
 def test_each_frame_is_there_once_however_often_everything_is_killed(spark, tmp_path, kills):
     recording, out = tmp_path / "recording", tmp_path / "out"

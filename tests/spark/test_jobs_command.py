@@ -118,7 +118,7 @@ def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     assert found["damaged"] == {}
 
 
-@pytest.mark.parametrize("name", ["jobs.py", "watch.py"])
+@pytest.mark.parametrize("name", [pytest.param("jobs.py", marks=pytest.mark.slow), "watch.py"])
 def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, capsys, *, name):
     """Here, where a session runs already; the page itself only compiles them."""
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recordings import record
-from s3_server import BUCKET, credentials_of, s3_server
+from s3_server import BUCKET, s3_server
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.upload import push
@@ -26,15 +26,9 @@ def uri(server):
 
 
 @pytest.fixture
-def credentials(spark, server, monkeypatch):
-    """In this process, and in those that Spark starts from now on."""
-    with credentials_of(server):
-        for name, value in server.environment.items():
-            monkeypatch.setitem(spark.sparkContext.environment, name, value)
-        tps.register(spark)
+def credentials(server, with_credentials):
+    with with_credentials(server):
         yield
-    monkeypatch.undo()
-    tps.register(spark)
 
 
 @pytest.fixture
