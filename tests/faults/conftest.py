@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -34,3 +35,17 @@ def ear(host: Cluster) -> Iterator[Ear]:
 def name(request: pytest.FixtureRequest) -> str:
     """The name of a stream that no other test uses."""
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Four MiB of disk."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(directory)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("can't mount")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)

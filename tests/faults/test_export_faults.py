@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import numpy as np
 import pytest
@@ -11,20 +10,6 @@ import pytest
 from tensor_pool.errors import RegionFullError
 from tensor_pool.pipeline.record.export import export
 from written_recordings import RecordingWriter
-
-
-@pytest.fixture
-def small(tmp_path):
-    """Four MiB of disk."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(directory)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("can't mount")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

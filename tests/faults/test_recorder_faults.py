@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import subprocess
 import threading
 import time
 
@@ -136,20 +135,6 @@ def test_a_killed_recorder_is_followed_by_another_one(host, out, tmp_path):
     found = verify(tmp_path, repair=True)
     assert found.frames >= durable + 1
     assert verify(tmp_path).flaws == []
-
-
-@pytest.fixture
-def small(tmp_path):
-    """Four MiB of disk."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(directory)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("can't mount")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

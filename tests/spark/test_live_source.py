@@ -11,6 +11,8 @@ import pytest
 
 from pool_hosts import quick_host
 from tensor_pool.pipeline import spark as tps
+from tensor_pool.pipeline.machine import boot_id, host_name
+from tensor_pool.pipeline.spark.live_pool import Connection, RingUri
 from tensor_pool.testing import wait_until
 
 SHAPE = (16, 16)
@@ -197,8 +199,6 @@ def test_a_table_of_what_is_in_the_ring_at_the_moment(spark, host, pool, name):
 def test_references_are_refused_where_they_mean_nothing(host, pool, name):
     """On another host, in another boot, in another epoch, or when the slot was used again."""
     with pool.producer(name, dtype="int64", shape=SHAPE, slots=8) as out:
-        from tensor_pool.pipeline.spark.live_pool import Connection, RingUri, boot_id, host_name
-
         settings = json.dumps({key: str(value) for key, value in host.settings.items()})
         seq = out.publish(np.full(SHAPE, 7, "int64"))
         ref = {

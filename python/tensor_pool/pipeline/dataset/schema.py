@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.frame_columns import FRAME_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,26 +30,8 @@ FORMAT_VERSION: Final = 1
 VALUES: Final = "values"
 """The column of tensors."""
 
-_LONGS: Final = pa.list_(pa.field("element", pa.int64(), nullable=False))
-_TIME: Final = pa.timestamp("us", tz="UTC")
-
 _FIELDS: Final = [
-    pa.field("stream_id", pa.int64(), nullable=False),
-    pa.field("stream_name", pa.string(), nullable=False),
-    pa.field("epoch", pa.int64(), nullable=False),
-    pa.field("seq", pa.int64(), nullable=False),
-    pa.field("timestamp_ns", pa.int64(), nullable=False),
-    pa.field("event_time", _TIME),
-    pa.field("recorded_time", _TIME),
-    pa.field("dtype", pa.string(), nullable=False),
-    pa.field("shape", _LONGS, nullable=False),
-    pa.field("strides", _LONGS, nullable=False),
-    pa.field("order", pa.string(), nullable=False),
-    pa.field("nbytes", pa.int64(), nullable=False),
-    pa.field("meta_version", pa.int64(), nullable=False),
-    pa.field("trace_id", pa.int64()),
-    pa.field("status", pa.string(), nullable=False),
-    pa.field("count", pa.int64(), nullable=False),
+    *FRAME_COLUMNS,
     pa.field(VALUES, pa.binary(), nullable=False),
     pa.field("split", pa.string(), nullable=False),
     pa.field("crc32c", pa.int64(), nullable=False),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.catalogue import Catalogue, stream_directory
 from tensor_pool.pipeline.record.options import RecorderOptions
 from tensor_pool.pipeline.record.store import StreamStore
@@ -74,8 +74,8 @@ class Recorder(Closing):
         about = Catalogue(
             stream_name=stream if isinstance(stream, str) else "",
             stream_id=stream if isinstance(stream, int) else 0,
-            host=platform.node(),
-            boot_id=_boot_id(),
+            host=host_name(),
+            boot_id=boot_id(),
         )
         store = StreamStore(stream_directory(out, stream), options, about=about)
         # Nothing is skipped to catch up: what is lost is lost because the ring was too short, and told of.
@@ -106,11 +106,3 @@ class Recorder(Closing):
     def close(self) -> None:
         """Writes what was read, seals all segments and ends. May be called again."""
         self._resources.close()
-
-
-def _boot_id() -> str:
-    """Which start of this machine it was; clocks and rings mean nothing beyond it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import threading
 import urllib.parse
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.pool import Pool
 
-__all__ = ["Connection", "LiveRing", "RingUri", "Window", "boot_id", "host_name", "live_ring"]
+__all__ = ["Connection", "LiveRing", "RingUri", "Window", "live_ring"]
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,17 +194,3 @@ def live_ring(uri: RingUri) -> LiveRing:
         NoDriverError: There is no driver.
     """
     return _CONNECTIONS.ring(uri)
-
-
-def host_name() -> str:
-    """Which machine this is."""
-    return platform.node()
-
-
-@cache
-def boot_id() -> str:
-    """Which start of this machine it is; rings don't survive it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -19,9 +19,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tensor_pool.errors import FrameOverwrittenError, NoDriverError, NoMediaDriverError, NoStreamError
+from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.clock import clock_offset_ns
 from tensor_pool.pipeline.spark.gaps import gap_row
-from tensor_pool.pipeline.spark.live_pool import RingUri, Window, boot_id, host_name, live_ring
+from tensor_pool.pipeline.spark.live_pool import RingUri, Window, live_ring
 from tensor_pool.pipeline.spark.rows import strides_of
 from tensor_pool.pipeline.spark.schema import OK, arrow_schema
 

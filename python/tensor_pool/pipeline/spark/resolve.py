@@ -14,9 +14,10 @@ from tensor_pool.errors import (
     NoDriverError,
     NoMediaDriverError,
 )
+from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.place import Pieces, Place
 from tensor_pool.pipeline.record.recording import as_array
-from tensor_pool.pipeline.spark.live_pool import RingUri, boot_id, host_name, live_ring
+from tensor_pool.pipeline.spark.live_pool import RingUri, live_ring
 from tensor_pool.pipeline.spark.rows import DAMAGED
 from tensor_pool.pipeline.spark.schema import OK
 

@@ -43,14 +43,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tensor_pool.pipeline.frame_columns import FRAME_COLUMNS
+
 __all__ = ["OK", "Payload", "REF", "arrow_schema", "spark_schema"]
 
 Payload = Literal["ref", "bytes"]
 OK: Final = "ok"
 """The status of a frame that is there."""
-
-_LONGS: Final = pa.list_(pa.field("element", pa.int64(), nullable=False))
-_TIME: Final = pa.timestamp("us", tz="UTC")
 
 REF: Final = pa.struct(
     [
@@ -64,24 +63,6 @@ REF: Final = pa.struct(
     ]
 )
 
-_COMMON: Final = [
-    pa.field("stream_id", pa.int64(), nullable=False),
-    pa.field("stream_name", pa.string(), nullable=False),
-    pa.field("epoch", pa.int64(), nullable=False),
-    pa.field("seq", pa.int64(), nullable=False),
-    pa.field("timestamp_ns", pa.int64(), nullable=False),
-    pa.field("event_time", _TIME),
-    pa.field("recorded_time", _TIME),
-    pa.field("dtype", pa.string(), nullable=False),
-    pa.field("shape", _LONGS, nullable=False),
-    pa.field("strides", _LONGS, nullable=False),
-    pa.field("order", pa.string(), nullable=False),
-    pa.field("nbytes", pa.int64(), nullable=False),
-    pa.field("meta_version", pa.int64(), nullable=False),
-    pa.field("trace_id", pa.int64()),
-    pa.field("status", pa.string(), nullable=False),
-    pa.field("count", pa.int64(), nullable=False),
-]
 _PAYLOADS: Final = {"ref": pa.field("ref", REF), "bytes": pa.field("values", pa.binary())}
 
 
@@ -92,7 +73,7 @@ def arrow_schema(payload: Payload) -> pa.Schema:
         >>> arrow_schema("bytes").names[-1]
         'values'
     """
-    return pa.schema([*_COMMON, _PAYLOADS[payload]])
+    return pa.schema([*FRAME_COLUMNS, _PAYLOADS[payload]])
 
 
 def spark_schema(payload: Payload) -> StructType:
