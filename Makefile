@@ -114,7 +114,7 @@ torn-frames: ## Ten million frames under readers that must not see a torn one.
 	@cargo test --release --quiet -p tp-core --test torn_frames -- --ignored --nocapture ten_million
 
 .PHONY: faults
-faults: $(STAMPS)/native ## Two hundred driver restarts, stuck processes with strict times, every fault in both layouts.
+faults: $(STAMPS)/native ## Driver restarts, stuck processes with strict times, killed queries, a Spark cluster.
 	@tools/say "killing, stopping and restarting (about ten minutes; close other programs)"
 	@pytest tests/faults tests/integration tests/spark -m slow -p no:randomly
 

@@ -1,6 +1,6 @@
 """Training sets written by Spark's workers from references, against ``df.write.parquet`` of the same bytes.
 
-Both read the same recording with the same number of cores and the default options, in one session, in turn;
+Both read the same recording with the same number of cores, in one session, in turn, with the default options;
 the best round counts.
 """
 

@@ -113,7 +113,7 @@ def measure_recording(spark: SparkSession, results: Results, pool: Pool, directo
     record(pool, directory, frames)
     stream = Recording(directory)["bench"]
     paths = [str(stream.place.local / segment.file) for segment in stream.catalogue.segments]
-    factor = TIMES // 8
+    factor = TIMES // 3
     df = times(spark, spark.read.format("tensorpool").load(str(directory)), factor)
     by_spark = best(mean_of, df, frames * factor)
     with multiprocessing.get_context("spawn").Pool(CORES) as processes:

@@ -53,3 +53,22 @@ def record_arrays(recording, arrays, name="camera-1", **changes):
             )
             store.append(row, array.tobytes(order), now_ns=seq)
     return Recording(recording)
+
+
+def record_rows(recording, rows, name="camera-1", stream_id=10_000, epoch=7):
+    """A recording of rows that are given in full.
+
+    Args:
+        rows: Fields of a `Row` each, with the ``array`` of a frame, or ``status`` and ``count`` of a gap.
+    """
+    about = Catalogue(stream_name=name, stream_id=stream_id)
+    with StreamStore(stream_directory(recording, name), RecorderOptions(), about=about) as store:
+        for fields in rows:
+            array = fields.pop("array", None)
+            known = {"stream_id": stream_id, "epoch": epoch} | fields
+            if array is None:
+                store.append(Row(kind="gap", **known), now_ns=0)
+            else:
+                row = Row(kind="frame", dtype=array.dtype.name, shape=array.shape, **known)
+                store.append(row, array.tobytes(), now_ns=0)
+    return Recording(recording)

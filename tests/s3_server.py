@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 from pyarrow import fs
 
+from tensor_pool.pipeline.record.filesystems import open_filesystem
 from tensor_pool.testing import wait_until
 
 BUCKET = "tensors"
@@ -128,6 +129,23 @@ def s3_server(directory: Path, bucket: str = BUCKET) -> Iterator[S3Server]:
         for port in [*ports.values(), *(port + _GRPC_OFFSET for port in ports.values())]:
             for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # no setting moves them elsewhere
                 left.unlink(missing_ok=True)
+
+
+@contextmanager
+def credentials_of(server: S3Server) -> Iterator[None]:
+    """Gives this process, and those that it starts, the credentials in the environment."""
+    before = {name: os.environ.get(name) for name in server.environment}
+    os.environ.update(server.environment)
+    open_filesystem.cache_clear()  # what a filesystem was opened with stays with it
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        open_filesystem.cache_clear()
 
 
 def _program() -> str:

@@ -38,9 +38,11 @@ COMMANDS = [
     "record camera --out {directory}/new --frames 3",
     "recordings ls {directory}/recording",
     "recordings info {directory}/recording",
+    "recordings push {directory}/recording {directory}/copy",
     "verify {directory}/recording",
     "replay {directory}/recording --speed 0",
     "export npy {directory}/recording {directory}/arrays --overwrite",
+    "pipeline list",
     "bench latency --bytes 4096 --seconds 0.2 --slots 8",
     "media status",
     "config check {directory}/wrong.toml",
@@ -54,11 +56,12 @@ OWN_OUTPUT = {
     # What they write has its form from elsewhere.
     *("wire decode", "wire encode", "config init", "completion"),
 }
-SEEN_BY_ANOTHER = {"bench throughput"}
-"""Takes seconds, and prints what ``bench latency`` prints, by the same code."""
+SEEN_BY_ANOTHER = {"bench throughput", "pipeline run", "pipeline monitor"}
+"""The first takes seconds, and prints what ``bench latency`` prints, by the same code; the others need Spark
+and are tried in ``tests/spark/test_jobs_command.py``."""
 SERVICES = ["up", "driver run", "media run"]
 """They run until they are stopped, and say where they are."""
-WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export")
+WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")
 """These take no configuration."""
 FEED = "while True: out.publish(np.zeros(16, 'uint8')); time.sleep(0.01)"
 

@@ -71,10 +71,11 @@ def test_damaged_tensors_are_rows_with_a_status(load, tmp_path):
     content[content.index(np.full(6, 13, "uint16").tobytes())] ^= 0xFF
     path.write_bytes(content)
     for payload in ("ref", "bytes"):
-        rows = by_seq(tps.map_tensors(load(tmp_path, payload=payload), lambda t: int(t[0, 0]), "first long"))
+        table = load(tmp_path, payload=payload)
+        rows = by_seq(tps.map_tensors(table, lambda t: int(t[0, 0]), "first long", check=True))
         assert (rows[13].status, rows[13].first) == ("damaged", None)
         assert [rows[seq].first for seq in (12, 14)] == [12, 14]
-    unchecked = by_seq(tps.map_tensors(load(tmp_path), lambda t: int(t[0, 0]), "first long", check=False))
+    unchecked = by_seq(tps.map_tensors(load(tmp_path), lambda t: int(t[0, 0]), "first long"))
     assert unchecked[13].first != 13
 
 

@@ -209,14 +209,15 @@ impl SharedBytes {
     }
 
     /// A private copy, block by block.
-    pub fn blocks(&self) -> impl Iterator<Item = Vec<u8>> {
-        (0..self.len).step_by(Self::BLOCK).map(|at| {
-            let mut block = vec![0; Self::BLOCK.min(self.len - at)];
+    pub fn for_each_block(&self, mut each: impl FnMut(&[u8])) {
+        let mut block = vec![0; Self::BLOCK.min(self.len)];
+        for at in (0..self.len).step_by(Self::BLOCK) {
+            let part = &mut block[..Self::BLOCK.min(self.len - at)];
             // SAFETY: inside the buffer, and into memory of our own.
             unsafe {
-                racy_copy(block.as_mut_ptr(), self.start.add(at), block.len(), Locality::Cached);
+                racy_copy(part.as_mut_ptr(), self.start.add(at), part.len(), Locality::Cached);
             }
-            block
-        })
+            each(part);
+        }
     }
 }

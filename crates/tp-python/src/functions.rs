@@ -37,7 +37,11 @@ pub fn crc32c(py: Python<'_>, data: &Bound<'_, PyAny>, crc: u32) -> PyResult<u32
         return Err(errors::TENSOR_LAYOUT.new_err(py, "the buffer is not contiguous", None));
     }
     let source = SharedBytes::of(&buffer);
-    let sum = || source.blocks().fold(crc, |crc, block| tp_core::crc::crc32c_append(crc, &block));
+    let sum = || {
+        let mut crc = crc;
+        source.for_each_block(|block| crc = tp_core::crc::crc32c_append(crc, block));
+        crc
+    };
     Ok(if source.len() >= 1 << 16 { released(py, sum) } else { sum() })
 }
 

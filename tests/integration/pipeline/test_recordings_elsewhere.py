@@ -7,7 +7,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from pool_hosts import quick_host
-from s3_server import BUCKET, s3_server
+from s3_server import BUCKET, credentials_of, s3_server
 from tensor_pool.pipeline.record import Recording, Replay
 from tensor_pool.pipeline.record.export import export
 from written_recordings import damage_frame, numbered
@@ -28,7 +28,8 @@ def place(tmp_path_factory):
             source_filesystem=pafs.LocalFileSystem(),
             destination_filesystem=server.filesystem(),
         )
-        yield server.uri(path="run")
+        with credentials_of(server):
+            yield server.uri(path="run", credentials=False)
 
 
 EXPECTED = [n for n in range(20) if n != 13]

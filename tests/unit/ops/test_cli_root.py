@@ -238,7 +238,7 @@ class TestCompletion:
 
         complete = ShellComplete(root, {}, "tpool", "_TPOOL_COMPLETE")
 
-        assert [item.value for item in complete.get_completions([], "ver")] == ["version"]
+        assert [item.value for item in complete.get_completions([], "vers")] == ["version"]
         assert [item.value for item in complete.get_completions(["config"], "ex")] == ["explain"]
         assert "--format" in [item.value for item in complete.get_completions(["config", "show"], "--")]
 

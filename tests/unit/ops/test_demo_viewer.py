@@ -34,7 +34,7 @@ def viewer(pool: tp.Pool, out: tp.Producer) -> Viewer:
 def test_frames_are_judged_and_every_thirtieth_is_kept(
     viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picture, "is_right", lambda seq, image: seq != 31)
+    monkeypatch.setattr(picture, "is_right", lambda seq, image, dead_from: seq != 31)
     for seq in range(33):
         out.publish(PICTURE + np.uint8(seq))
         assert viewer.work()
@@ -47,7 +47,7 @@ def test_frames_are_judged_and_every_thirtieth_is_kept(
 def test_a_frame_that_is_overwritten_while_looked_at_is_late_and_nothing_else(
     viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look_too_slowly(seq: int, image: np.ndarray) -> bool:
+    def look_too_slowly(seq: int, image: np.ndarray, dead_from: int | None) -> bool:
         for _ in range(NSLOTS):
             out.publish(PICTURE)
         return False  # what is there now is not what was asked about
@@ -65,7 +65,7 @@ def test_a_frame_that_is_overwritten_while_looked_at_is_late_and_nothing_else(
 def test_it_goes_on_with_the_next_frame_after_an_overwritten_one(
     viewer: Viewer, out: tp.Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overrun_once(seq: int, image: np.ndarray) -> bool:
+    def overrun_once(seq: int, image: np.ndarray, dead_from: int | None) -> bool:
         if seq == 0:
             for _ in range(NSLOTS):
                 out.publish(PICTURE)

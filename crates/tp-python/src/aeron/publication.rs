@@ -44,7 +44,9 @@ impl AeronPublication {
                 return Err(PyBufferError::new_err("a message must be contiguous in memory"));
             }
             // Others may write to it meanwhile (it may be a frame in shared memory): send a copy of our own.
-            let bytes = SharedBytes::of(&buffer).blocks().collect::<Vec<_>>().concat();
+            let shared = SharedBytes::of(&buffer);
+            let mut bytes = Vec::with_capacity(shared.len());
+            shared.for_each_block(|block| bytes.extend_from_slice(block));
             released(py, || send(&self.publication, &bytes))
         };
         match result {

@@ -33,13 +33,17 @@ COMMANDS: Final = {
     "drops": ("tensor_pool.ops.cli.stream.drops:drops", "Say who loses frames, and why."),
     "snap": ("tensor_pool.ops.cli.stream.snap:snap", "Save the newest frame as a picture or an array."),
     "record": ("tensor_pool.ops.cli.recording.record:record", "Record streams into a directory."),
-    "recordings": ("tensor_pool.ops.cli.recording.verify:recordings", "List what recordings hold."),
+    "recordings": (
+        "tensor_pool.ops.cli.recording.verify:recordings",
+        "List what recordings hold, and copy them.",
+    ),
     "verify": (
         "tensor_pool.ops.cli.recording.verify:verify",
         "Check a recording, and repair what a crash left.",
     ),
     "replay": ("tensor_pool.ops.cli.recording.replay:replay", "Publish a recording as its streams came."),
     "export": ("tensor_pool.ops.cli.recording.export:export", "Write a recording as files of other formats."),
+    "pipeline": ("tensor_pool.ops.cli.pipeline.run:pipeline", "Run jobs over recordings with Spark."),
     "clients": ("tensor_pool.ops.cli.clients:clients", "List who reads and who writes."),
     "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),

@@ -60,7 +60,7 @@ class TensorDataset(IterableDataset):  # type: ignore[misc, unused-ignore] # it 
         **options: Any,
     ) -> None:
         if torch is None:
-            raise ImportError("TensorDataset needs PyTorch; try: pip install 'shm-tensor-pool[dataset,torch]'")
+            raise ImportError("TensorDataset needs PyTorch: pip install 'shm-tensor-pool[dataset,torch]'")
         super().__init__()
         if rank is None and ranks is None and _is_distributed():
             rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -6,14 +6,13 @@ Recorders write here; everybody reads wherever pyarrow has a filesystem for: ``s
 from __future__ import annotations
 
 import urllib.parse
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from tensor_pool.errors import ConfigError, RegionError
+from tensor_pool.pipeline.record.filesystems import explain, open_filesystem, refuse_credentials
 
 if TYPE_CHECKING:
     import os
@@ -26,9 +25,10 @@ class Place:
 
     Args:
         where: A path, or a URI that pyarrow understands; options of the filesystem follow after ``?``.
+            Credentials come from the environment, never from the URI.
 
     Raises:
-        ConfigError: No filesystem is known by that URI.
+        ConfigError: There are credentials in the URI.
 
     Example:
         >>> Place("/data/run 7").child("camera-1").uri
@@ -51,6 +51,7 @@ class Place:
             self.local = Path(urllib.parse.unquote(urllib.parse.urlsplit(text).path))
             self.uri = self.local.as_uri()
         else:
+            refuse_credentials(text)
             base, _, query = rest.partition("?")
             self.uri = f"{scheme}://{base.rstrip('/')}" + (f"?{query}" if query else "")
 
@@ -83,12 +84,25 @@ class Place:
         Raises:
             RegionError: It can't be read.
         """
+        return [
+            self.child(entry.base_name) for entry in self._list() if entry.type == pafs.FileType.Directory
+        ]
+
+    def files(self) -> dict[str, int]:
+        """The files in it and how long they are; none when it is not there.
+
+        Raises:
+            RegionError: It can't be read.
+        """
+        return {entry.base_name: entry.size for entry in self._list() if entry.type == pafs.FileType.File}
+
+    def _list(self) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path, allow_not_found=True)
         try:
             found = self.filesystem.get_file_info(selector)
         except OSError as e:
-            raise RegionError(f"can't list {self}: {e}") from None
-        return [self.child(entry.base_name) for entry in found if entry.type == pafs.FileType.Directory]
+            raise explain(f"list {self}", e) from None
+        return sorted(found, key=lambda entry: str(entry.base_name))
 
     def read(self) -> bytes:
         """The content of a file.
@@ -99,8 +113,13 @@ class Place:
         """
         if self.local is not None:
             return self.local.read_bytes()
-        with self.filesystem.open_input_file(self.path) as file:
-            return bytes(file.read())
+        try:
+            with self.filesystem.open_input_file(self.path) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            raise
+        except OSError as e:
+            raise explain(f"read {self}", e) from None
 
     def write(self, content: bytes | pa.Buffer) -> None:
         """Makes a file elsewhere; nobody sees half of it. Files here have writers that sync them.
@@ -108,8 +127,11 @@ class Place:
         Raises:
             OSError: It can't be written.
         """
-        with self.filesystem.open_output_stream(self.path) as file:
-            file.write(content)
+        try:
+            with self.filesystem.open_output_stream(self.path) as file:
+                file.write(content)
+        except OSError as e:
+            raise explain(f"write {self}", e) from None
 
     def pieces(self) -> Pieces:
         """A file to read pieces of: mapped if it is here, read by ranges if it is not.
@@ -126,20 +148,30 @@ class Place:
         Raises:
             OSError: It can't be asked.
         """
-        (info,) = self.filesystem.get_file_info([self.path])
+        try:
+            (info,) = self.filesystem.get_file_info([self.path])
+        except OSError as e:
+            raise explain(f"read {self}", e) from None
         return info.size if info.type == pafs.FileType.File else None
 
     @property
     def filesystem(self) -> pafs.FileSystem:
-        """What it lies on."""
-        return pafs.LocalFileSystem() if self.local is not None else _opened(_without_path(self.uri))
+        """What it lies on.
+
+        Raises:
+            ConfigError: No filesystem is known by that URI.
+        """
+        return (
+            pafs.LocalFileSystem() if self.local is not None else open_filesystem(_without_path(self.uri))[0]
+        )
 
     @property
     def path(self) -> str:
-        """What the filesystem calls it."""
+        """What the filesystem calls it: object stores begin with the bucket, others with a slash."""
         if self.local is not None:
             return str(self.local)
-        return _path_of(self.uri)
+        base = open_filesystem(_without_path(self.uri))[1]
+        return base.rstrip("/") + urllib.parse.unquote(urllib.parse.urlsplit(self.uri).path)
 
 
 class Pieces:
@@ -158,7 +190,19 @@ class Pieces:
             with pa.memory_map(str(place.local), "r") as file:
                 self._whole = file.read_buffer()
         else:
-            self._file = place.filesystem.open_input_file(place.path)
+            self._place = place
+            try:
+                self._file = place.filesystem.open_input_file(place.path)
+            except FileNotFoundError:
+                raise
+            except OSError as e:
+                raise explain(f"open {place}", e) from None
+
+    @property
+    def etag(self) -> str | None:
+        """What the store says of its content, where it says something: for S3 mostly a sum of MD5 sums."""
+        told = None if self._whole is not None else self._file.metadata().get("ETag")
+        return None if told is None else bytes(told).decode().strip('"')
 
     def read(self, start: int, nbytes: int) -> pa.Buffer:
         """Some bytes; fewer when the file ends before. For any number of threads.
@@ -167,34 +211,15 @@ class Pieces:
             OSError: They can't be read.
         """
         if self._whole is None:
-            return pa.py_buffer(self._file.read_at(nbytes, start) if nbytes else b"")
+            try:
+                return pa.py_buffer(self._file.read_at(nbytes, start) if nbytes else b"")
+            except OSError as e:
+                raise explain(f"read {self._place}", e) from None
         start = min(start, self._whole.size)
         return self._whole.slice(start, min(nbytes, self._whole.size - start))
-
-
-def _path_of(uri: str) -> str:
-    """What a filesystem calls a URI's path: object stores begin with the bucket, others with a slash."""
-    parts = urllib.parse.urlsplit(uri)
-    path = urllib.parse.unquote(parts.path)
-    if parts.scheme in {"hdfs", "viewfs"}:
-        return path
-    bucket = parts.netloc.rpartition("@")[2]
-    return f"{bucket}{path}"
 
 
 def _without_path(uri: str) -> str:
     """One filesystem serves all paths of a bucket."""
     parts = urllib.parse.urlsplit(uri)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, "/", parts.query, ""))
-
-
-@cache
-def _opened(uri: str) -> pafs.FileSystem:
-    try:
-        filesystem, _ = pafs.FileSystem.from_uri(uri)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        raise ConfigError(
-            f"no filesystem for {uri.partition('?')[0]}: {e}",
-            hint="a path, or a URI that pyarrow knows: s3://bucket/path?region=eu-west-1, hdfs://host:8020/path",
-        ) from None
-    return filesystem

@@ -61,10 +61,11 @@ class Recorder(Closing):
             raise ConfigError(f"streams={streams!r}", hint="a list of names or ids, each of them once")
         options = options or RecorderOptions(**changes)
         self._resources = contextlib.ExitStack()
+        self._out = Path(out)
         self._streams: dict[str | int, StreamRecorder] = {}
         try:
             for stream in streams:
-                self._streams[stream] = self._record(pool, stream, Path(out), options)
+                self._streams[stream] = self._record(pool, stream, self._out, options)
         except BaseException:
             self.close()
             raise
@@ -85,6 +86,17 @@ class Recorder(Closing):
     def progress(self) -> dict[str | int, StreamProgress]:
         """What became of each stream so far."""
         return {stream: recorder.progress for stream, recorder in self._streams.items()}
+
+    def let_go_through(self, directory: Path, number: int) -> None:
+        """Segments of a stream up to this number are safe elsewhere, and need not be kept here.
+
+        Args:
+            directory: Of the stream.
+            number: Of the newest one.
+        """
+        for stream, recorder in self._streams.items():
+            if stream_directory(self._out, stream) == directory:
+                recorder.let_go_through(number)
 
     @property
     def is_running(self) -> bool:

@@ -6,6 +6,7 @@ from far away, without touching a tensor. It holds nothing that the segment does
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -101,6 +102,11 @@ def read_row_table(stream: Place, segment: SegmentInfo) -> pa.Table:
     try:
         content = place.read()
     except FileNotFoundError:
+        if stream.local is not None and not stream.local.exists():
+            raise RegionError(
+                f"there is no {stream} on {platform.node()}",
+                hint="recordings belong where all workers find them: a shared disk or an object store",
+            ) from None
         raise RegionError(
             f"{place} is missing", hint="`tpool verify --repair` makes it anew from the segment"
         ) from None

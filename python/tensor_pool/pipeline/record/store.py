@@ -89,6 +89,8 @@ class StreamStore(Closing):
         self.last_seq: int | None = None
         self.durable_seq: int | None = None
         """The newest frame that survives a crash of the machine."""
+        self.safe_elsewhere_through = 0
+        """Segments up to this number need not be kept here; another thread may move it on."""
 
     def _seal_left_open(self) -> None:
         """What a crash left comes before what is recorded from now on, and belongs into the catalogue."""
@@ -186,7 +188,8 @@ class StreamStore(Closing):
 
     def _next_number(self) -> int:
         names = [path.name for path in self.directory.iterdir() if path.name.endswith((SEALED, OPEN, INDEX))]
-        return max((int(name.partition(".")[0]) for name in names if name[:8].isdecimal()), default=0) + 1
+        used = [int(name.partition(".")[0]) for name in names if name[:8].isdecimal()]
+        return max([*used, self.catalogue.removed_through]) + 1  # numbers are never used again
 
     def _sync(self, now_ns: int) -> None:
         assert self._writer is not None
@@ -212,7 +215,8 @@ class StreamStore(Closing):
             too_old = (
                 options.keep_s is not None and newest_ns - oldest.last_recorded_ns > options.keep_s * _NS
             )
-            if not too_much and not too_old:
+            is_elsewhere = number_of(oldest.file) <= self.safe_elsewhere_through
+            if not too_much and not too_old and not is_elsewhere:
                 break
             total -= oldest.nbytes
             gone.append(segments.pop(0))

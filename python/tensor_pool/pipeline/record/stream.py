@@ -78,6 +78,10 @@ class StreamRecorder(Closing):
             segments=len(self._store.catalogue.segments),
         )
 
+    def let_go_through(self, number: int) -> None:
+        """Segments up to this number are safe elsewhere, and removed when the next one is sealed."""
+        self._store.safe_elsewhere_through = number
+
     @property
     def is_running(self) -> bool:
         """Whether it still reads."""

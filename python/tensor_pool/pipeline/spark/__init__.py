@@ -16,9 +16,11 @@ from tensor_pool.pipeline.spark.functions import map_tensors, tensor, tensor_udf
 from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, load_tensor
 from tensor_pool.pipeline.spark.session import session
 from tensor_pool.pipeline.spark.source import register
+from tensor_pool.pipeline.spark.workers import check_workers
 
 __all__ = [
     "TensorUnavailableError",
+    "check_workers",
     "dataset_sink",
     "load_tensor",
     "map_tensors",

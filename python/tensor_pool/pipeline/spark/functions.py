@@ -32,7 +32,7 @@ def map_tensors(
     schema: StructType | str,
     *,
     keep: Sequence[str] = KEPT,
-    check: bool = True,
+    check: bool | None = None,
 ) -> DataFrame:
     """Calls a function for each tensor, where it lies; a row for each, and one for each gap.
 
@@ -43,7 +43,7 @@ def map_tensors(
         schema: The columns that it returns.
         keep: Columns that stay. Rows whose tensor is missing, damaged or overwritten have nulls in the
             others, and say why in ``status``.
-        check: Compare bytes with their checksums.
+        check: Compare bytes with their checksums; see `open_tensor`.
 
     Example:
         >>> means = map_tensors(df, lambda t: float(t.mean()), "mean double")  # doctest: +SKIP
@@ -82,7 +82,7 @@ def map_tensors(
 class _Caller:
     """Calls a user's function for rows."""
 
-    def __init__(self, fn: Callable[..., Any], names: Sequence[str], *, check: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], names: Sequence[str], *, check: bool | None) -> None:
         self._fn = fn
         self._names = names
         self._check = check
@@ -119,12 +119,14 @@ def tensor(df: DataFrame) -> Column:
     return f.struct(*_NEEDED, "ref" if "ref" in df.columns else "values").alias("tensor")
 
 
-def tensor_udf(returns: str, *, check: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Column]]:
+def tensor_udf(
+    returns: str, *, check: bool | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Column]]:
     """Makes a function of an array a function of a column; null where the tensor is missing.
 
     Args:
         returns: The type of what it returns.
-        check: Compare bytes with their checksums.
+        check: Compare bytes with their checksums; see `open_tensor`.
 
     Example:
         >>> @tensor_udf("double")  # doctest: +SKIP

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from tensor_pool.errors import ConfigError
+from tensor_pool.pipeline.record.filesystems import refuse_credentials
 from tensor_pool.pipeline.record.recording import EVERYTHING, Span
 from tensor_pool.pipeline.spark.live_pool import Connection
 from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it
@@ -113,6 +114,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise ConfigError("no stream", hint='.option("stream", "camera-1"); `tpool streams` lists them')
     if options.mode == "recording" and not options.path:
         raise ConfigError("no recording", hint='.load("recordings/") names its directory or URI')
+    refuse_credentials(options.path)
     return options
 
 

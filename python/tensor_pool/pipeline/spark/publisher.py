@@ -4,8 +4,6 @@ A stream has one producer, and Spark gives no promise which worker runs a task: 
 keeps the lease between batches, and remembers which batches it has published. Workers start it when it is not
 there, and it ends after a while without work. They talk over a socket in a directory that only their user can
 enter.
-
-Started as ``python -m tensor_pool.pipeline.spark.publisher``.
 """
 
 from __future__ import annotations
@@ -252,7 +250,3 @@ def main() -> None:
     except TensorPoolError as e:
         sys.exit(f"{e}")
     publisher.serve()
-
-
-if __name__ == "__main__":
-    main()

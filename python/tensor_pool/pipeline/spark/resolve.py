@@ -94,12 +94,15 @@ def load_tensor(row: Mapping[str, Any], *, check: bool = True) -> NDArray[Any]:
 
 
 @contextlib.contextmanager
-def open_tensor(row: Mapping[str, Any], *, check: bool = True) -> Iterator[NDArray[Any]]:
+def open_tensor(row: Mapping[str, Any], *, check: bool | None = None) -> Iterator[NDArray[Any]]:
     """The tensor of a row, where it lies, for the time of a ``with`` block; read-only.
 
     Args:
         row: As for `load_tensor`.
-        check: Compare the bytes with their checksum. Live ones have none; they are checked at the end.
+        check: Compare the bytes with their checksum. Unless told otherwise, those that are fetched from
+            elsewhere are compared, and those of this machine's disks are not: it takes as long as computing
+            with them, and `tpool verify` does it for a whole recording. Live ones have no checksum; they are
+            looked at again at the end.
 
     Raises:
         TensorUnavailableError: As for `load_tensor`; also at the end of the block, if a live tensor was
@@ -167,7 +170,8 @@ def _overwritten(seq: int) -> TensorUnavailableError:
     )
 
 
-def _recorded(ref: Mapping[str, Any], *, check: bool) -> Any:
+def _recorded(ref: Mapping[str, Any], *, check: bool | None) -> Any:
+    check = not ref["uri"].startswith("file:") if check is None else check
     if ref["kind"] != "segment":
         raise TensorUnavailableError(
             f"references of kind {ref['kind']!r} are not known", status="unknown_reference"

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolStreamWriter", "PoolWriter", "Published", "SinkOptions", "parse_sink_options"]
 
-_PUBLISHER: Final = "tensor_pool.pipeline.spark.publisher"
+# Not with -m: the package imports that module too, which Python warns of.
+_PUBLISHER: Final = "from tensor_pool.pipeline.spark.publisher import main; main()"
 _START_S: Final = 20.0
 _LARGEST: Final = 2**63
 _NEEDED: Final = {"dtype", "shape"}
@@ -304,7 +305,7 @@ def _started(options: SinkOptions, path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     told = PublisherOptions(socket=str(path), connection=options.connection, idle_s=options.idleSeconds)
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-m", _PUBLISHER, msgspec.json.encode(told).decode()]
+        command = [sys.executable, "-c", _PUBLISHER, msgspec.json.encode(told).decode()]
         process = subprocess.Popen(  # noqa: S603 - our own module
             command,
             stdin=subprocess.DEVNULL,

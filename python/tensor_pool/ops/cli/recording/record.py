@@ -10,6 +10,7 @@ import click
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.cli.recording.push import finish_upload, tell_upload, upload_options, uploading
 from tensor_pool.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.pipeline.record.options import StreamProgress
     from tensor_pool.pipeline.record.recorder import Recorder
+    from tensor_pool.pipeline.record.uploader import Uploader
 
 __all__ = ["record"]
 
@@ -55,6 +57,7 @@ _MIB: Final = 1 << 20
 @click.option(
     "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
 )
+@upload_options
 @format_option()
 @config_options
 @click.pass_context
@@ -73,13 +76,16 @@ def record(
     """Record STREAMs (names or ids) into a directory until Ctrl-C, --frames or --seconds.
 
     Streams that are not there yet are waited for. A directory that has a recording is continued. Exit codes:
-    0 when every frame was written, 1 when some were lost or dropped; `tpool verify` says more.
+    0 when every frame was written, 1 when some were lost or dropped; `tpool verify` says more. With --upload,
+    sealed segments are copied in the background: a store that is slow or gone never holds the recording up,
+    and exit code 1 also tells that not everything is there at the end.
 
     \b
     Examples:
       tpool record camera-1 --out recordings
       tpool record camera-1 camera-2 --out recordings --seconds 60 --sync frame
       tpool record 10000 --out ring --keep-mib 10240
+      tpool record camera-1 --out recordings --upload s3://bucket/run-7 --remove-uploaded
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.host.connection import connect  # noqa: PLC0415 - help needs none of it
     from tensor_pool.pipeline.record.options import RecorderOptions  # noqa: PLC0415
@@ -94,16 +100,30 @@ def record(
         start="oldest" if options["oldest"] else "latest",
     )
     chosen = [int(stream) if stream.isdecimal() else stream for stream in streams]
-    with StopSignals() as stop, connect(config=config) as pool:
-        with Recorder(pool, chosen, out, how) as recorder:
-            _wait(recorder, stop, frames=frames, seconds=seconds)
-        found = recorder.progress
+    recorders: list[Recorder] = []
+    is_uploaded = True
+    with StopSignals() as stop, uploading(out, options, recorders) as uploader:
+        with connect(config=config) as pool:
+            with Recorder(pool, chosen, out, how) as recorder:
+                recorders.append(recorder)
+                _wait(recorder, stop, uploader, frames=frames, seconds=seconds)
+            found = recorder.progress
+        if uploader is not None:
+            wait_s, remove = options["upload_wait"], options["remove_uploaded"]
+            is_uploaded = finish_upload(uploader, out, wait_s=wait_s, remove=remove, stop=stop)
     print_rows(({"stream": stream, **_row(done)} for stream, done in found.items()), _COLUMNS, output_format)
     is_whole = all(not done.lost and not done.dropped for done in found.values())
-    ctx.exit(exit_codes.OK if is_whole else exit_codes.PROBLEMS)
+    ctx.exit(exit_codes.OK if is_whole and is_uploaded else exit_codes.PROBLEMS)
 
 
-def _wait(recorder: Recorder, stop: StopSignals, *, frames: int | None, seconds: float | None) -> None:
+def _wait(
+    recorder: Recorder,
+    stop: StopSignals,
+    uploader: Uploader | None,
+    *,
+    frames: int | None,
+    seconds: float | None,
+) -> None:
     """Tells once a second how far it is, until it has enough or is told to stop."""
     started = told = time.monotonic()
     before = 0
@@ -115,18 +135,19 @@ def _wait(recorder: Recorder, stop: StopSignals, *, frames: int | None, seconds:
             return
         if now - told >= _TELL_S:
             total = sum(done.nbytes for done in progress)
-            _tell(list(progress), (total - before) / (now - told))
+            _tell(list(progress), (total - before) / (now - told), tell_upload(uploader))
             told, before = now, total
 
 
-def _tell(progress: list[StreamProgress], bytes_per_s: float) -> None:
+def _tell(progress: list[StreamProgress], bytes_per_s: float, upload: str) -> None:
     errors = {done.error for done in progress if done.error}
     click.echo(
         f"{sum(done.frames for done in progress):,} frames, "
         f"{sum(done.nbytes for done in progress) / _MIB:,.0f} MiB, {bytes_per_s / _MIB:,.1f} MiB/s, "
         f"{sum(done.lost for done in progress):,} lost, {sum(done.dropped for done in progress):,} dropped, "
         f"{sum(done.backlog_bytes for done in progress) / _MIB:,.0f} MiB waiting"
-        + "".join(f"; {error}" for error in sorted(errors)),
+        + "".join(f"; {error}" for error in sorted(errors))
+        + upload,
         err=True,
     )
 

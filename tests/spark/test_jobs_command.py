@@ -1,0 +1,131 @@
+"""`tpool pipeline run|monitor`, and the reports that they write."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from doc_pages import DOCS
+from doc_pages import Page as DocPage
+from recordings import record, record_arrays, record_rows
+from tensor_pool.ops.cli.root import run
+from tensor_pool.pipeline.jobs.registry import JOBS
+from tensor_pool.pipeline.record.recording import Recording
+
+HOSTILE = '<img src=x onerror="alert(1)">'
+
+
+class Page(HTMLParser):
+    """What a page is made of, and the text that it shows."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("recording")
+    record(directory, "camera/1")
+    record_arrays(directory, np.arange(600, dtype="uint16").reshape(12, 5, 10), HOSTILE, stream_id=2)
+    record_rows(directory, [{"seq": 1, "count": 2, "status": "lost"}], "only-gaps", stream_id=3)
+    return directory
+
+
+@pytest.fixture
+def tpool(spark, capsys):
+    def call(*arguments):
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_prints_and_writes_a_report(tpool, recording, tmp_path, name):
+    code, out, err = tpool("pipeline", "run", name, recording, "--out", tmp_path, "--format", "json")
+    document = json.loads(out)
+    # The one stream has nothing but gaps, which is bad; its drift is that of values that grow.
+    assert code == (1 if name in {"quality", "statistics", "latency"} else 0), err
+    assert f"{name}: done after" in err
+    assert document["job"] == name
+    assert {stream["stream"] for stream in document["streams"]} == {"camera/1", HOSTILE, "only-gaps"}
+    written = json.loads((tmp_path / f"{name}.json").read_text())
+    assert written["result"] == {k: v for k, v in document.items() if k not in {"job", "report"}}
+    page = Page((tmp_path / f"{name}.html").read_text())
+    assert page.tags.count("img") == (2 if name == "thumbnails" else 0)  # drawn ones, and no other
+    assert "script" not in page.tags
+    assert HOSTILE in page.text
+    fetched = [value for key, value in page.attributes if key in {"src", "href"}]
+    assert all(value.startswith("data:image/png;base64,") for value in fetched)
+
+
+def test_tables_lines_streams_and_times(tpool, recording, tmp_path):
+    out_dir = tmp_path / "report"
+    common = ("--stream", "camera/1", "--out", out_dir)
+    code, table, err = tpool("pipeline", "run", "quality", recording, *common)
+    assert (code, table.splitlines()[0].split()[:3]) == (1, ["STREAM", "VERDICT", "WHY"])
+    assert "missing_share is 0.15, above 0.01 (bad)" in table
+    assert f"report: {out_dir}/quality.html" in err
+    until = ("--to", "1970-01-01T00:00:00.001Z", "--format", "jsonl")
+    code, lines, _ = tpool("pipeline", "run", "quality", recording, *common, *until)
+    (stream,) = json.loads(lines)["streams"]
+    assert (stream["frames"], stream["missing"], code) == (1, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("nonsense", "{}"), 2, "there is no job 'nonsense'"),
+        (("quality", "/nowhere"), 1, "there is no recording in"),
+        (("quality", "{}", "--stream", "camera-9"), 1, "there is no stream camera-9"),
+        (("quality", "{}", "--count", "3"), 2, "the job quality takes no count"),
+        (("quality", "{}", "--from", "yesterday"), 2, "a time like"),
+        (("thumbnails", "{}", "--out", "/dev/null/x"), 2, "can't write a report into"),
+    ],
+)
+def test_what_is_wrong_is_said(tpool, recording, tmp_path, *, monkeypatch, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    outcome = tpool("pipeline", "run", *(argument.format(recording) for argument in arguments))
+    assert (outcome[0], outcome[1]) == (code, "")
+    assert said in outcome[2]
+    assert "Traceback" not in outcome[2]
+
+
+def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
+    record(tmp_path / "in")
+    stream = Recording(tmp_path / "in")["camera/1"]
+    lost = stream.catalogue.segments[1]
+    for ending in (".arrow", ".rows"):
+        (stream.place.local / lost.file.replace(".arrow", ending)).unlink()
+    arguments = ("quality", tmp_path / "in", "--out", tmp_path, "--format", "json", "--read-bytes")
+    (found,) = json.loads(tpool("pipeline", "run", *arguments)[1])["streams"]
+    assert found["missing"]["segment_missing"] == lost.frames + lost.lost
+    assert found["frames"] + found["missing_frames"] == 20
+    assert found["damaged"] == {}
+
+
+@pytest.mark.parametrize("name", ["jobs.py", "watch.py"])
+def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, capsys, *, name):
+    """Here, where a session runs already; the page itself only compiles them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recordings").symlink_to(recording)
+    program = DocPage(DOCS / "guides" / "pipeline.md").files[name]
+    # A program of its own has workers in its directory; those of this session are elsewhere.
+    program = program.replace('.load("recordings")', f".load({str(recording)!r})")
+    exec(compile(program, name, "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    assert ("camera/1 bad {'lost': 3}" if name == "jobs.py" else "windows") in printed
