@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from recordings import OFFSET_NS, record, record_arrays
-from s3_server import s3_server
+from s3_server import credentials_of, s3_server
 from tensor_pool.errors import ConfigError, RegionError
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.pipeline.dataset import Samples, load_manifest, verify_dataset
@@ -105,7 +105,7 @@ def test_transforms_change_leave_out_and_labels_stay(spark, load, recording, tmp
 
 def test_splits_by_time(load, recording, tmp_path):
     table = load(recording)
-    record(tmp_path / "long", frames=200)
+    record(tmp_path / "long", frames=200, segment_bytes=1 << 20)
     halves = {"a": 0.5, "b": 0.5}
     manifest = tps.write_dataset(load(tmp_path / "long"), tmp_path / "fractions", splits=halves, by="time")
     # Spark counts microseconds, in which ten frames lie; a moment is not cut in two.
@@ -232,13 +232,16 @@ def test_batches_of_a_stream_are_commits_and_repeated_ones_are_skipped(spark, lo
 
 
 @pytest.fixture
-def bucket(tmp_path):
-    with s3_server(tmp_path / "s3") as server:
+def bucket(spark, tmp_path, monkeypatch):
+    """An object store, and its credentials here and in processes that Spark starts from now on."""
+    with s3_server(tmp_path / "s3") as server, credentials_of(server):
+        for name, value in server.environment.items():
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
         yield server
 
 
 def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, tmp_path, bucket):
-    uri = bucket.uri(path="sets/one")
+    uri = bucket.uri(path="sets/one", credentials=False)
     manifest = tps.write_dataset(load(recording), uri, splits=SPLITS)
     assert sorted(by_seq(Samples(uri))) == FRAMES
     assert verify_dataset(uri).ok
