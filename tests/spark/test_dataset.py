@@ -105,7 +105,7 @@ def test_transforms_change_leave_out_and_labels_stay(spark, load, recording, tmp
 
 def test_splits_by_time(load, recording, tmp_path):
     table = load(recording)
-    record(tmp_path / "long", frames=200)
+    record(tmp_path / "long", frames=200, segment_bytes=1 << 20)
     halves = {"a": 0.5, "b": 0.5}
     manifest = tps.write_dataset(load(tmp_path / "long"), tmp_path / "fractions", splits=halves, by="time")
     # Spark counts microseconds, in which ten frames lie; a moment is not cut in two.

@@ -6,7 +6,10 @@ import pkgutil
 
 import pytest
 
-PACKAGES = [f"tensor_pool.{name}" for name in ("config", "driver", "host", "ops", "pool", "runtime")]
+PACKAGES = [
+    f"tensor_pool.{name}"
+    for name in ("config", "driver", "host", "ops", "pipeline.dataset", "pool", "runtime")
+]
 
 
 def modules() -> list[str]:

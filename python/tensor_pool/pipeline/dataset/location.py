@@ -21,7 +21,8 @@ def delta_location(
     """Where `deltalake` finds a training set, and with which options.
 
     Args:
-        place: The training set. What the URI of an ``s3://`` place says after ``?`` counts here too.
+        place: The training set. What the URI of an ``s3://`` place says after ``?`` counts here too;
+            credentials are in the environment for both.
         storage_options: More of `deltalake`'s options, or others.
 
     Example:
@@ -41,9 +42,6 @@ def delta_location(
             scheme = given.get("scheme", "https")
             options["AWS_ENDPOINT_URL"] = f"{scheme}://{given['endpoint_override']}"
             options["AWS_ALLOW_HTTP"] = str(scheme == "http").lower()
-        if parts.username and parts.password:
-            options["AWS_ACCESS_KEY_ID"] = urllib.parse.unquote(parts.username)
-            options["AWS_SECRET_ACCESS_KEY"] = urllib.parse.unquote(parts.password)
     return public_uri(place.uri), options | dict(storage_options or {})
 
 

@@ -74,7 +74,7 @@ def hash_splits(splits: Mapping[str, float], *, seed: int = 0) -> Splits:
     Example:
         >>> splits = hash_splits({"train": 0.8, "val": 0.2})
         >>> sum(splits.of_frame("camera-1", 1, seq) == "val" for seq in range(1000))
-        197
+        202
     """
     edges = _edges(splits)
     ends = tuple(min(round(edge * _WHOLE), _WHOLE - 1) for edge in edges)
