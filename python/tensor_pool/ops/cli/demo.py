@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,17 +23,28 @@ _NS_PER_US: Final = 1_000
 @click.command()
 @click.option("--seconds", default=5.0, show_default=True, type=FiniteFloat(0.1, 3600), help="How long.")
 @click.option("--rate", default=60.0, show_default=True, type=FiniteFloat(1, 1000), help="Frames a second.")
+@click.option(
+    "--pipeline",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also record, and have Spark look at the recording; results go into this directory.",
+)
 @config_options
 @click.pass_context
-def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> None:
+def demo(ctx: click.Context, config: Config, seconds: float, rate: float, pipeline: Path | None) -> None:
     """Pass tensors between two processes, now.
 
     A synthetic camera runs in a process of its own. It draws 1920 x 1080 pictures straight into shared
     memory; this process looks at each where it lies and checks every pixel. Kill the camera (its process id
     is printed) to see what the viewer makes of it. The media driver and the SHM driver run in this process
     too, in a temporary directory unless --aeron-dir or the configuration names one.
+
+    With --pipeline a band of the camera's sensor dies on the way. Everything is recorded; then Spark judges
+    the recording, finds the band, draws a contact sheet and writes a training set. Takes a minute and Java.
     """
-    from tensor_pool.ops.demo import viewer  # noqa: PLC0415 - the help text needs none of it
+    from tensor_pool.ops.cli.pipeline.progress import spark_session, told  # noqa: PLC0415 - help needs none
+    from tensor_pool.ops.demo import viewer  # noqa: PLC0415
+    from tensor_pool.ops.demo.pipeline import DEAD_AFTER, Places, analyse  # noqa: PLC0415
 
     if not config.is_set("log.level"):
         logs.configure("warning", config.log.format)  # the demo tells by itself what goes on
@@ -43,14 +55,20 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float) -> Non
         )
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
 
+    places = None if pipeline is None else Places(pipeline)
     seen = viewer.run(
         config,
         seconds=seconds,
         rate_hz=rate,
         on_start=on_start,
         on_second=_print_progress,
+        record_to=None if places is None else places.recording,
+        dead_from=None if places is None else round(seconds * rate * DEAD_AFTER),
     )
     print_summary(seen)
+    if places is not None and seen.outcome.good:
+        with spark_session("local[*]") as spark, told(spark, "pipeline"):
+            analyse(spark, places, click.echo)
     ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 
