@@ -109,5 +109,8 @@ def _log_settings() -> Path:
     path = base / "spark-log4j2.properties"
     if not path.exists() or path.read_text(encoding="ascii") != _QUIET:
         base.mkdir(parents=True, exist_ok=True)
-        path.write_text(_QUIET, encoding="ascii")
+        # Another session may be reading it at this moment.
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(_QUIET, encoding="ascii")
+        fresh.replace(path)
     return path

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["spark_session", "told"]
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOOK_S: Final = 0.5
 _TELL_S: Final = 10.0
 _SAME_LINE: Final = "\r\x1b[K"
@@ -27,12 +28,14 @@ def spark_session(master: str) -> Iterator[SparkSession]:
     """A session of Spark; one that was there before stays when the command ends."""
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - takes a second
 
-    from tensor_pool.pipeline.spark.session import session  # noqa: PLC0415
+    from tensor_pool.pipeline.spark.session import SETTINGS, session  # noqa: PLC0415
 
     had_one = Session.getActiveSession() is not None
     if not had_one:
         click.echo(f"starting Spark ({master})", err=True)
-    spark = session(master)
+    # Commands run for seconds and their JVM moves no tensors: compiling it well would take a third of that.
+    options = f"{SETTINGS[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
+    spark = session(master, settings={_JAVA_OPTIONS: options})
     try:
         yield spark
     finally:
