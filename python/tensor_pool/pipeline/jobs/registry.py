@@ -75,6 +75,14 @@ _LISTED: Final = (
         options=("count", "size", "contrast"),
         writes_files=True,
     ),
+    Job(
+        name="training-set",
+        summary="Frames as a training set with splits; tells what is in it.",
+        reads_tensors=True,
+        function=f"{_HERE}.training_set_job:training_set",
+        options=("splits", "by", "every", "dataset"),
+        writes_files=True,
+    ),
 )
 JOBS: Final = {each.name: each for each in _LISTED}
 """In the order in which they are listed."""
