@@ -12,8 +12,10 @@ from doc_pages import DOCS
 from doc_pages import Page as DocPage
 from recordings import record, record_arrays, record_rows
 from tensor_pool.ops.cli.root import run
+from tensor_pool.pipeline import jobs
 from tensor_pool.pipeline.dataset import Samples, load_manifest, verify_dataset
 from tensor_pool.pipeline.jobs.registry import JOBS
+from tensor_pool.pipeline.record.consumers import CONSUMERS, RecordedConsumer, save_consumers
 from tensor_pool.pipeline.record.recording import Recording
 
 HOSTILE = '<img src=x onerror="alert(1)">'
@@ -121,6 +123,60 @@ def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     assert found["missing"]["segment_missing"] == lost.frames + lost.lost
     assert found["frames"] + found["missing_frames"] == 20
     assert found["damaged"] == {}
+
+
+def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
+    for name, stream_id in (("camera-1", 1), ("camera-2", 2), ("damaged", 3)):
+        record_rows(tmp_path / "in", [{"seq": 0, "array": np.zeros(3)}], name, stream_id=stream_id)
+    common = {"mode": "stream", "first_seen_ns": 1_000_000_000, "last_seen_ns": 61_250_000_000, "epoch": 7}
+    known = [
+        RecordedConsumer(consumer_id=1, is_recorder=True, passed=100, last_seq_seen=99, **common),
+        RecordedConsumer(consumer_id=2, passed=100, drops_gap=1, drops_late=1, **common),
+        RecordedConsumer(consumer_id=3_000_000, passed=4, drops_late=1, drops_before=8, **common),
+    ]
+    for name in ("camera-1", "damaged"):
+        save_consumers(tmp_path / "in" / name, known)
+    damaged = tmp_path / "in" / "damaged" / CONSUMERS
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    arguments = ("pipeline", "run", "quality", tmp_path / "in", "--out", tmp_path)
+    code, table, err = tpool(*arguments)
+    assert code == 0
+    shown = table.partition("\nConsumers\n")[2].splitlines()
+    assert shown[0].split() == [
+        *("STREAM", "CONSUMER", "RECORDER", "MODE", "LOST", "SHARE", "DROPS", "GAP", "DROPS", "LATE"),
+        *("DROPS", "BEFORE", "LAST", "SEQ", "SEEN", "FIRST", "SEEN", "LAST", "SEEN"),
+    ]
+    assert [line.split()[:5] for line in shown[1:]] == [
+        ["camera-1", "3000000", "no", "stream", "0.25"],
+        ["camera-1", "2", "no", "stream", "0.02"],
+        ["camera-1", "1", "yes", "stream", "0"],
+    ]
+    assert "What consumers of 1 streams lost is not known" in err
+    found = {
+        each["stream"]: each
+        for each in json.loads((tmp_path / "quality.json").read_text())["result"]["streams"]
+    }
+    assert found["camera-1"]["consumers"][0] == {
+        "consumer_id": 3_000_000,
+        "is_recorder": False,
+        "mode": "stream",
+        "first_seen": "1970-01-01T00:00:01.000Z",
+        "last_seen": "1970-01-01T00:01:01.250Z",
+        "epoch": 7,
+        "last_seq_seen": None,
+        "drops_gap": 0,
+        "drops_late": 1,
+        "drops_before": 8,
+        "lost_share": 0.25,
+    }
+    assert (found["camera-2"]["consumers"], found["camera-2"]["consumers_error"]) == ([], None)
+    assert found["damaged"]["consumers"] == []
+    assert "can't be understood" in found["damaged"]["consumers_error"]
+    page = Page((tmp_path / "quality.html").read_text())
+    assert "Consumers" in page.text
+    assert "3000000" in page.text
+    by_function = jobs.quality(load(tmp_path / "in", stream="camera-1"), recording=tmp_path / "in").streams
+    assert [each.consumer_id for stream in by_function for each in stream.consumers] == [3_000_000, 2, 1]
 
 
 def test_a_training_set_tells_what_is_in_it(tpool, tmp_path):

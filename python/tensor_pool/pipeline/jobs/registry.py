@@ -30,6 +30,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     """Keywords of the function that can be given on the command line."""
     writes_files: bool = False
+    takes_recording: bool = False
+    """Its function also takes ``recording``, for what is beside the rows."""
 
     def load(self) -> Callable[..., Any]:
         """The function; imports what it needs."""
@@ -46,6 +48,7 @@ _LISTED: Final = (
         reads_tensors=False,
         function=f"{_HERE}.quality_job:quality",
         options=("read_bytes",),
+        takes_recording=True,
     ),
     Job(
         name="latency",

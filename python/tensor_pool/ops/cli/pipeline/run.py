@@ -126,9 +126,12 @@ def run(
         )
     written = finished.written
     if output_format == "table":
-        first = finished.report.tables[0]
-        rows = [{name: cell_text(row.get(name)) for name in first.columns} for row in first.rows]
-        print_rows(rows, first.columns, "table")
+        first, *others = finished.report.tables
+        for table in (first, *(each for each in others if each.is_printed and each.rows)):
+            if table is not first:
+                click.echo(f"\n{table.title}")
+            rows = [{name: cell_text(row.get(name)) for name in table.columns} for row in table.rows]
+            print_rows(rows, table.columns, "table")
         for note in finished.report.notes:
             click.echo(note, err=True)
     else:

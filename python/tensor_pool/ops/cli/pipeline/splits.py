@@ -9,7 +9,7 @@ import click
 __all__ = ["Splits"]
 
 
-class Splits(click.ParamType):
+class Splits(click.ParamType[dict[str, Any]]):
     """Names with fractions, or with times up to which they last.
 
     Example:
