@@ -76,7 +76,6 @@ def test_losses_of_a_slow_consumer_are_noted_and_follow_to_another_place(host, t
 
 def test_a_recorder_that_is_killed_leaves_what_it_knew(host, tmp_path):
     with host.connect() as pool, pool.producer("killed", dtype="uint8", shape=(4,), slots=SLOTS) as out:
-        inp = pool.consumer("killed")
         recorder = host.run_python(
             "from tensor_pool.pipeline.record import Recorder\n"
             f"with Recorder(pool, ['killed'], {str(tmp_path)!r}):\n"
@@ -84,12 +83,15 @@ def test_a_recorder_that_is_killed_leaves_what_it_knew(host, tmp_path):
             "    time.sleep(600)"
         )
         recorder.read_line()
-        wait_until(lambda: out.stats.consumers == 2)
+        wait_until(lambda: out.stats.consumers)
         out.publish(np.zeros(4, "uint8"))
         directory = stream_directory(tmp_path, "killed")
-        wait_until(lambda: load_consumers(directory))
+        (killed,) = wait_until(lambda: load_consumers(directory))
+        assert killed.is_recorder
         recorder.kill()
         with Recorder(pool, ["killed"], tmp_path):
-            before = {each.consumer_id: each for each in load_consumers(directory)}
-            assert inp.session.consumer_id in before or any(each.is_recorder for each in before.values())
-        assert {each.consumer_id for each in load_consumers(directory)} >= set(before)
+            wait_until(lambda: len(load_consumers(directory)) == 2)
+        kept, following = load_consumers(directory)
+        assert (kept.consumer_id, kept.first_seen_ns) == (killed.consumer_id, killed.first_seen_ns)
+        assert following.is_recorder
+        assert following.first_seen_ns > kept.last_seen_ns
