@@ -29,8 +29,8 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build ## Two processes pass tensors through shared memory; needs nothing but this command.
-	@$(BIN)/tpool demo
+demo: build ## A camera, a viewer, a recording, and what Spark finds in it; needs nothing but this command.
+	@$(BIN)/tpool demo --pipeline demo-results
 
 .PHONY: test
 test: build lint types layers deps trace test-rust test-python ## Every check and every test that CI runs.
@@ -90,8 +90,8 @@ BENCH ?=
 
 .PHONY: bench-spark
 bench-spark: $(STAMPS)/native ## The Spark pipeline beside memcpy, plain loops and plain files.
-	@tools/say "measuring the pipeline (about five minutes; close other programs)"
-	@tools/bench spark_pipeline spark_dataset
+	@tools/say "measuring the pipeline (about seven minutes; close other programs)"
+	@tools/bench spark_pipeline spark_dataset spark_live record_steady
 
 .PHONY: bench
 bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and ZeroMQ; BENCH="pool_growth ..." for some.

@@ -39,8 +39,8 @@ TIMES = 200
 
 
 def best(measure: Any, *args: Any, **kw: Any) -> float:
-    """The highest of a few rounds; what disturbs a machine only makes it slower."""
-    return max(measure(*args, **kw) for _ in range(ROUNDS))
+    """The highest of a few rounds after one that warms up; what disturbs a machine only makes it slower."""
+    return max([measure(*args, **kw) for _ in range(1 + ROUNDS)][1:])
 
 
 def memcpy() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -67,8 +68,8 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float, pipeli
     )
     print_summary(seen)
     if places is not None and seen.outcome.good:
-        with spark_session("local[*]") as spark, told(spark, "pipeline"):
-            analyse(spark, places, click.echo)
+        with spark_session("local[*]") as spark:
+            analyse(spark, places, step=functools.partial(told, spark), tell=click.echo)
     ctx.exit(exit_codes.OK if seen.outcome.good else exit_codes.PROBLEMS)
 
 

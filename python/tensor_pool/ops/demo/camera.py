@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STREAM", "CameraOptions", "main"]
 
-STREAM: Final = "demo camera"
+STREAM: Final = "demo-camera"
 _NS: Final = 1_000_000_000
 
 
@@ -43,7 +43,7 @@ def run(options: CameraOptions) -> None:
     """Publishes pictures at an even rate until all are taken, or nobody is left to look at them."""
     config = load_config(overrides=options.settings, environ={}, search=False)
     with (
-        connect(config=config, name="demo camera") as pool,
+        connect(config=config, name="demo-camera") as pool,
         pool.producer(STREAM, dtype="uint8", shape=(HEIGHT, WIDTH), slots=options.slots) as out,
     ):
         out.metadata["rate_hz"] = options.rate_hz

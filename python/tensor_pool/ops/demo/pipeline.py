@@ -9,9 +9,12 @@ from tensor_pool.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tensor_pool.pipeline.jobs.running import Finished
 
 __all__ = ["DEAD_AFTER", "Places", "analyse"]
 
@@ -45,39 +48,55 @@ class Places:
         self.dataset: Final = directory / "dataset"
 
 
-def analyse(spark: SparkSession, places: Places, tell: Callable[[str], None]) -> None:
+def analyse(
+    spark: SparkSession,
+    places: Places,
+    *,
+    step: Callable[[str], AbstractContextManager[None]],
+    tell: Callable[[str], None],
+) -> None:
     """Runs jobs over the recording and writes a training set; tells what they found.
 
     Args:
         spark: The session.
         places: Where the recording is, and where results go.
+        step: Entered with the name of each piece of work while it is done.
         tell: Called with lines for people.
     """
     from tensor_pool.pipeline import spark as tps  # noqa: PLC0415 - needs the extra `spark`
     from tensor_pool.pipeline.jobs import run_job  # noqa: PLC0415
 
-    finished = {
-        name: run_job(spark, name, places.recording, places.report, options=options)
-        for name, options in _JOBS.items()
-    }
-    (quality,) = finished["quality"].result.streams
-    rate = f"{quality.rate_hz:.1f} a second" if quality.rate_hz else "at no steady rate"
-    tell(f"quality: {quality.verdict}, {quality.frames} frames {rate}, {quality.missing_frames} missing")
-    (statistics,) = finished["statistics"].result.streams
-    tell(f"statistics: mean {statistics.mean:.1f}, standard deviation {statistics.std:.1f}")
-    for band in statistics.dead_bands:
-        tell(f"  defect: {_described(band)}")
-    df = spark.read.format("tensorpool").load(str(places.recording))
-    manifest = tps.write_dataset(df, places.dataset, splits=_SPLITS, transform=_smaller)
+    def run(name: str, **options: Any) -> Finished:
+        with step(name):
+            return run_job(spark, name, places.recording, places.report, options=options)
+
+    quality = run("quality", read_bytes=True)
+    (stream,) = quality.result.streams
+    rate = f"{stream.rate_hz:.1f} a second" if stream.rate_hz else "at no steady rate"
+    tell(
+        f"  {stream.verdict}: {stream.frames} frames {rate}, {stream.missing_frames} missing, "
+        f"{sum(stream.damaged.values())} damaged"
+    )
+    statistics = run("statistics")
+    (stream,) = statistics.result.streams
+    tell(f"  mean {stream.mean:.1f}, standard deviation {stream.std:.1f}")
+    for band in stream.dead_bands:
+        tell(f"  defect found: {_described(band)}")
+    pictures = run("thumbnails", count=24)
+    with step("training set"):
+        df = spark.read.format("tensorpool").load(str(places.recording))
+        manifest = tps.write_dataset(df, places.dataset, splits=_SPLITS, transform=_smaller)
     counts = ", ".join(f"{number} for {split}" for split, number in sorted(manifest.frames.items()))
-    tell(f"training set: {counts}, {manifest.tensor_bytes / 1e6:.0f} MB of tensors in {places.dataset}")
-    for name in _JOBS:
-        tell(f"report: {finished[name].written.html}")
-    for sheet in sorted(places.report.glob("contact-*.png")):
-        tell(f"contact sheet: {sheet}")
-
-
-_JOBS: Final[dict[str, dict[str, Any]]] = {"quality": {}, "statistics": {}, "thumbnails": {"count": 24}}
+    tell(f"  {counts}; {manifest.tensor_bytes / 1e6:.0f} MB of tensors")
+    tell("")
+    for what, path in (
+        ("recording", places.recording),
+        ("quality report", quality.written.html),
+        ("statistics report", statistics.written.html),
+        ("contact sheet", pictures.result.streams[0].sheet),
+        ("training set", places.dataset),
+    ):
+        tell(f"{what + ':':<18} {path}")
 
 
 def _smaller(picture: Any) -> Any:

@@ -31,6 +31,7 @@ def statistics_report(result: StatisticsResult) -> Report:
     frames = sum(stream.frames for stream in streams)
     drifting = [stream.stream for stream in streams if stream.drifts]
     unreadable = sum(sum(stream.unreadable.values()) for stream in streams)
+    dead = sum(len(stream.dead_bands) for stream in streams)
     notes = [
         f"{name} drifts: {found_text(stream)}" for stream in streams if (name := stream.stream) in drifting
     ]
@@ -55,7 +56,7 @@ def statistics_report(result: StatisticsResult) -> Report:
                 _largest(abs(w.psi) for s in streams for w in s.windows if w.psi is not None),
                 "against the first window",
             ),
-            KeyFigure("dead bands", f"{sum(len(stream.dead_bands) for stream in streams):,}"),
+            KeyFigure("dead bands", f"{dead:,}", tone="bad" if dead else "ok"),
         ],
         plots=[_plot(stream) for stream in streams[:_MOST_PLOTS] if stream.timeline],
         tables=[

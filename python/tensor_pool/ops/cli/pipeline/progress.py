@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["spark_session", "told"]
 
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 0.5
 _TELL_S: Final = 10.0
+_SAME_LINE: Final = "\r\x1b[K"
 
 
 @contextmanager
@@ -40,11 +42,10 @@ def spark_session(master: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def told(spark: SparkSession, what: str) -> Iterator[None]:
-    """Tells how many tasks are done, when that changes and every ten seconds, until the block ends."""
+    """Tells how many tasks are done until the block ends: on a line of a terminal, else now and then."""
     over = threading.Event()
     thread = threading.Thread(target=_tell, args=(spark, what, over), name="spark progress", daemon=True)
     started = time.monotonic()
-    click.echo(f"{what}: begins", err=True)
     thread.start()
     try:
         yield
@@ -57,13 +58,17 @@ def told(spark: SparkSession, what: str) -> Iterator[None]:
 def _tell(spark: SparkSession, what: str, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     started = last = time.monotonic()
-    before = ""
+    is_terminal = sys.stderr.isatty()
     while not over.wait(_LOOK_S):
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         done, total = (sum(getattr(s, name) for s in known) for name in ("numCompletedTasks", "numTasks"))
-        doing = f"{done} of {total} tasks" if total else "planning"
         now = time.monotonic()
-        if doing != before or now - last >= _TELL_S:
-            before, last = doing, now
-            click.echo(f"{what}: {doing}, {now - started:.0f} s", err=True)
+        doing = f"{what}: {f'{done} of {total} tasks' if total else 'planning'}, {now - started:.0f} s"
+        if is_terminal:
+            click.echo(f"{_SAME_LINE}{doing}", nl=False, err=True)
+        elif now - last >= _TELL_S:
+            last = now
+            click.echo(doing, err=True)
+    if is_terminal:
+        click.echo(_SAME_LINE, nl=False, err=True)
