@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from recordings import OFFSET_NS, record, record_arrays
 from s3_server import s3_server
 from tensor_pool.errors import ConfigError, RegionError
+from tensor_pool.pipeline import jobs
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.pipeline.dataset import Samples, load_manifest, verify_dataset
 from tensor_pool.pipeline.dataset.schema import dataset_schema
@@ -244,7 +245,7 @@ def credentials(bucket, with_credentials):
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, bucket):
+def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, bucket, tmp_path):
     uri = bucket.uri(path="sets/one", credentials=False)
     manifest = tps.write_dataset(load(recording), uri, splits=SPLITS)
     assert sorted(by_seq(Samples(uri))) == FRAMES
@@ -254,6 +255,11 @@ def test_an_object_store_is_as_good_as_a_directory(spark, load, recording, bucke
     assert sorted(row.first for row in firsts) == sorted(
         seq for seq in FRAMES if hash_splits(SPLITS).of_frame("camera/1", 7, seq) == "val"
     )
+    other = bucket.uri(path="sets/by-job", credentials=False)
+    job = jobs.training_set(load(recording), tmp_path, splits=SPLITS, dataset=other)
+    assert (job.hash, job.dataset) == (manifest.hash, "s3://tensors/sets/by-job")
+    with pytest.raises(ConfigError, match="s3://tensors/sets/by-job is not empty"):
+        jobs.training_set(load(recording), tmp_path, dataset=other)
     tps.write_dataset(load(recording), uri, splits=SPLITS, mode="append")
     assert sum(load_manifest(uri).frames.values()) == 34
     text = (bucket.filesystem().open_input_file("tensors/sets/one/_manifest.json").read()).decode()

@@ -35,6 +35,7 @@ from tensor_pool.pipeline.jobs.report.page import page
 from tensor_pool.pipeline.jobs.report.plots import bar_svg, line_svg, ticks
 from tensor_pool.pipeline.jobs.statistics_result import StatisticsResult
 from tensor_pool.pipeline.jobs.thumbnails_job import ThumbnailsResult
+from tensor_pool.pipeline.jobs.training_set_job import TrainingSetResult
 from tensor_pool.pipeline.jobs.verdicts import QualityLimits
 
 HOSTILE = "\"><script>alert('x')</script>&"
@@ -44,6 +45,7 @@ NOTHING = {
     "statistics": StatisticsResult(streams=[], limits=DriftLimits()),
     "lineage": LineageResult(streams=[]),
     "thumbnails": ThumbnailsResult(streams=[]),
+    "training-set": TrainingSetResult(dataset="d", manifest="m", hash="0", by="hash", splits=[], streams=[]),
 }
 
 
@@ -240,7 +242,7 @@ def test_every_listed_job_is_there_and_takes_its_options():
 
     for each in registry.JOBS.values():
         function = each.load()
-        assert getattr(jobs, each.name) is function
+        assert getattr(jobs, each.name.replace("-", "_")) is function
         assert {*each.options, "streams"} <= inspect.signature(function).parameters.keys()
     with pytest.raises(ConfigError, match="there is no job 'x'"):
         registry.job("x")

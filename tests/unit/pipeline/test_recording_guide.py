@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doc_pages import DOCS, Page
+from tensor_pool.pipeline.record.consumers import RecordedConsumer
 from tensor_pool.pipeline.record.formats import FORMATS
 from tensor_pool.pipeline.record.rows import SCHEMA
 
@@ -16,6 +17,11 @@ def first_column(header: str) -> list[str]:
 
 def test_every_column_of_a_segment_is_explained():
     assert first_column("| column |") == SCHEMA.names
+
+
+def test_every_entry_of_a_consumer_is_explained():
+    names = [name.strip(" `") for cell in first_column("| entry |") for name in cell.split(",")]
+    assert names == list(RecordedConsumer.__struct_fields__)
 
 
 def test_every_format_is_explained():

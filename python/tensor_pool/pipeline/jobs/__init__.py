@@ -13,6 +13,7 @@ Needs the extra ``spark``. What the functions take is a table of the format ``te
 `statistics`       numbers of every frame, and whether they drift
 `lineage`          which frames of which streams belong together
 `thumbnails`       some frames of each stream as pictures, and a contact sheet
+`training_set`     frames as a training set with splits
 `monitor`          a streaming query that tells how streams are, and raises alarms
 `run_job`          runs one of them over a recording and writes its report
 =================  ===================================================================================
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tensor_pool.pipeline.jobs.statistics_job import frame_table, statistics
     from tensor_pool.pipeline.jobs.statistics_result import StatisticsResult
     from tensor_pool.pipeline.jobs.thumbnails_job import ThumbnailsResult, thumbnails
+    from tensor_pool.pipeline.jobs.training_set_job import TrainingSetResult, training_set
     from tensor_pool.pipeline.jobs.verdicts import Limit, QualityLimits
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "QualityResult",
     "StatisticsResult",
     "ThumbnailsResult",
+    "TrainingSetResult",
     "frame_table",
     "latency",
     "lineage",
@@ -62,6 +65,7 @@ __all__ = [
     "run_job",
     "statistics",
     "thumbnails",
+    "training_set",
     "write_report",
 ]
 
@@ -78,6 +82,7 @@ _MODULES: Final = {
     "statistics_job": ("frame_table", "statistics"),
     "statistics_result": ("StatisticsResult",),
     "thumbnails_job": ("ThumbnailsResult", "thumbnails"),
+    "training_set_job": ("TrainingSetResult", "training_set"),
     "verdicts": ("Limit", "QualityLimits"),
 }
 _WHERE: Final = {name: module for module, names in _MODULES.items() for name in names}

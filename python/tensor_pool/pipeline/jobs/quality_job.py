@@ -5,25 +5,30 @@ Needs no tensor unless told to read every byte: everything else is in the rows.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
+from tensor_pool.errors import TensorPoolError
 from tensor_pool.pipeline.jobs.columns import is_frame, iso, kept, percentiles, require, stream_name
 from tensor_pool.pipeline.jobs.verdicts import Finding, QualityLimits, Verdict, judge, worst
+from tensor_pool.pipeline.record.recording import Recording
 from tensor_pool.pipeline.spark.functions import map_tensors
 from tensor_pool.pipeline.spark.schema import OK
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
     from tensor_pool.pipeline.jobs.report.model import Report
+    from tensor_pool.pipeline.record.consumers import RecordedConsumer
 
-__all__ = ["QualityResult", "QualitySlice", "StreamQuality", "quality"]
+__all__ = ["ConsumerQuality", "QualityResult", "QualitySlice", "StreamQuality", "quality"]
 
 UNEXPLAINED: Final = "unexplained"
 """The reason of missing numbers of which the recording says nothing."""
@@ -40,6 +45,28 @@ class QualitySlice(msgspec.Struct, frozen=True, kw_only=True):
     """Since the first frame."""
     frames: int
     missing: int
+
+
+class ConsumerQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """What one consumer of a stream said of itself while it was recorded."""
+
+    consumer_id: int
+    is_recorder: bool
+    """Whether it is the recorder itself."""
+    mode: str
+    first_seen: str
+    last_seen: str
+    epoch: int
+    last_seq_seen: int | None
+    """Of that epoch."""
+    drops_gap: int
+    """Frames that it never found."""
+    drops_late: int
+    """Frames that were overwritten before or while it read them."""
+    drops_before: int
+    """What it had lost already when it was first heard."""
+    lost_share: float | None
+    """Lost frames of all that it went past while it was heard; None when it went past none."""
 
 
 class StreamQuality(msgspec.Struct, kw_only=True):
@@ -83,6 +110,10 @@ class StreamQuality(msgspec.Struct, kw_only=True):
     damaged: dict[str, int] | None = None
     """Frames whose bytes are not good, by reason; None unless bytes were read."""
     slices: list[QualitySlice] = []
+    consumers: list[ConsumerQuality] = []
+    """Those who lost the largest share first; of the whole recording, whatever part of it was looked at."""
+    consumers_error: str | None = None
+    """Why nothing is known of them, though the recording has something."""
 
 
 class QualityResult(msgspec.Struct, kw_only=True):
@@ -115,6 +146,7 @@ def quality(
     limits: QualityLimits | None = None,
     read_bytes: bool = False,
     streams: Sequence[str] = (),
+    recording: str | os.PathLike[str] | Recording | None = None,
 ) -> QualityResult:
     """What is missing, late, repeated or damaged.
 
@@ -123,6 +155,7 @@ def quality(
         limits: What is good enough.
         read_bytes: Read every tensor and compare it with its checksum.
         streams: Streams that ought to be there; those without a row are bad.
+        recording: Where the rows come from, to tell also what the consumers of the streams lost.
 
     Example:
         >>> df = spark.read.format("tensorpool").load("recordings/")  # doctest: +SKIP
@@ -142,6 +175,8 @@ def quality(
         _add_slices(rows, found)
     if read_bytes:
         _add_damage(df, found)
+    if recording is not None:
+        _add_consumers(recording if isinstance(recording, Recording) else Recording(recording), found)
     for stream in found.values():
         _conclude(stream, limits)
     ordered = [found[name] for name in sorted(found)]
@@ -304,6 +339,46 @@ def _add_damage(df: DataFrame, found: dict[str, StreamQuality]) -> None:
         damaged = found[row["stream"]].damaged
         assert damaged is not None
         damaged[row["status"]] = row["count"]
+
+
+def _add_consumers(recording: Recording, found: dict[str, StreamQuality]) -> None:
+    """What is in no row: what others who read the stream lost."""
+    for name in recording.keys() & found.keys():
+        stream = found[name]
+        try:
+            consumers = [_consumer(each) for each in recording[name].consumers()]
+        except TensorPoolError as e:
+            stream.consumers_error = e.message
+        except OSError as e:
+            stream.consumers_error = str(e)
+        else:
+            stream.consumers = sorted(consumers, key=_by_loss)
+
+
+def _consumer(each: RecordedConsumer) -> ConsumerQuality:
+    return ConsumerQuality(
+        consumer_id=each.consumer_id,
+        is_recorder=each.is_recorder,
+        mode=each.mode,
+        first_seen=_iso_of(each.first_seen_ns),
+        last_seen=_iso_of(each.last_seen_ns),
+        epoch=each.epoch,
+        last_seq_seen=each.last_seq_seen,
+        drops_gap=each.drops_gap,
+        drops_late=each.drops_late,
+        drops_before=each.drops_before,
+        lost_share=each.lost_share,
+    )
+
+
+def _by_loss(consumer: ConsumerQuality) -> tuple[float, int, int]:
+    drops = consumer.drops_gap + consumer.drops_late
+    return -(consumer.lost_share or 0.0), -drops, consumer.consumer_id
+
+
+def _iso_of(ns: int) -> str:
+    moment = dt.datetime.fromtimestamp(ns // 1_000_000 / 1_000, dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _conclude(stream: StreamQuality, limits: QualityLimits) -> None:

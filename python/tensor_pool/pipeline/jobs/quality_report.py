@@ -19,6 +19,8 @@ _TIMES: Final = ("stream", "duration_s", "rate_hz", "median_period_s", "jitter_p
                  "jitter_p99_s", "longest_silence_s", "late", "backwards_stamps", "repeated_stamps",
                  "first_time", "last_time")  # fmt: skip
 _CONTENT: Final = ("stream", "frames", "nbytes", "duplicates", "frozen", "damaged", "epochs")
+_CONSUMERS: Final = ("stream", "consumer", "recorder", "mode", "lost_share", "drops_gap", "drops_late",
+                     "drops_before", "last_seq_seen", "first_seen", "last_seen")  # fmt: skip
 _MOST_PLOTS: Final = 12
 
 
@@ -33,6 +35,10 @@ def quality_report(result: QualityResult) -> Report:
         notes.append("There is no frame to judge: the recording is empty, or options left nothing of it.")
     if not result.bytes_read:
         notes.append("Bytes were not read: damaged tensors are not known. Reading every byte finds them.")
+    unknown = {stream.stream: stream.consumers_error for stream in streams if stream.consumers_error}
+    if unknown:
+        why_not = "; ".join(sorted(set(unknown.values())))
+        notes.append(f"What consumers of {len(unknown)} streams lost is not known: {why_not}")
     if any(stream.frames and stream.median_period_s is None for stream in streams):
         notes.append("A stream without two successive frames, or without time stamps, has no rate or jitter.")
     return Report(
@@ -43,6 +49,7 @@ def quality_report(result: QualityResult) -> Report:
         plots=[_plot(stream) for stream in streams[:_MOST_PLOTS] if stream.slices],
         tables=[
             Table(title="Streams", columns=COLUMNS, rows=rows, note="no stream" if not rows else ""),
+            _consumers(result),
             Table(title="Times", columns=_TIMES, rows=rows, note="Seconds, by the time stamps of frames."),
             Table(title="Content", columns=_CONTENT, rows=rows),
             Table(
@@ -88,6 +95,26 @@ def _figures(result: QualityResult, frames: int, missing: int) -> list[KeyFigure
         damaged = sum(sum((stream.damaged or {}).values()) for stream in streams)
         figures.append(KeyFigure("damaged tensors", f"{damaged:,}", tone="bad" if damaged else "ok"))
     return figures
+
+
+def _consumers(result: QualityResult) -> Table:
+    rows = [
+        msgspec.to_builtins(each)
+        | {"stream": stream.stream, "consumer": str(each.consumer_id), "recorder": each.is_recorder}
+        for stream in result.streams
+        for each in stream.consumers
+    ]
+    note = (
+        "What consumers said while it was recorded, worst first, of the whole recording. What they had lost "
+        "when they were first heard stands under 'drops before' and is in no other number."
+    )
+    return Table(
+        title="Consumers",
+        columns=_CONSUMERS,
+        rows=rows,
+        note=note if rows else "the recording does not tell of consumers",
+        is_printed=True,
+    )
 
 
 def _plot(stream: StreamQuality) -> LinePlot:

@@ -30,6 +30,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     """Keywords of the function that can be given on the command line."""
     writes_files: bool = False
+    takes_recording: bool = False
+    """Its function also takes ``recording``, for what is beside the rows."""
 
     def load(self) -> Callable[..., Any]:
         """The function; imports what it needs."""
@@ -46,6 +48,7 @@ _LISTED: Final = (
         reads_tensors=False,
         function=f"{_HERE}.quality_job:quality",
         options=("read_bytes",),
+        takes_recording=True,
     ),
     Job(
         name="latency",
@@ -73,6 +76,14 @@ _LISTED: Final = (
         reads_tensors=True,
         function=f"{_HERE}.thumbnails_job:thumbnails",
         options=("count", "size", "contrast"),
+        writes_files=True,
+    ),
+    Job(
+        name="training-set",
+        summary="Frames as a training set with splits; tells what is in it.",
+        reads_tensors=True,
+        function=f"{_HERE}.training_set_job:training_set",
+        options=("splits", "by", "every", "dataset"),
         writes_files=True,
     ),
 )

@@ -89,7 +89,8 @@ def run_job(
         # Workers may run in another directory than this process.
         df = reader.load(known.place.uri)
         files = (directory,) if chosen.writes_files else ()
-        result = chosen.load()(df, *files, streams=names, **(options or {}))
+        more = {"recording": known} if chosen.takes_recording else {}
+        result = chosen.load()(df, *files, streams=names, **more, **(options or {}))
     report = result.report()
     return Finished(result, report, write_report(report, result, directory, source=str(recording)))
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tensor_pool import _native
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.catalogue import load_catalogue
+from tensor_pool.pipeline.record.consumers import load_consumers
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.record.rows import Row
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor_pool.pipeline.record.catalogue import Catalogue, SegmentInfo
+    from tensor_pool.pipeline.record.consumers import RecordedConsumer
     from tensor_pool.pipeline.record.place import Pieces
 
 __all__ = [
@@ -164,6 +166,15 @@ class RecordedStream:
     def name(self) -> str:
         """What it was called, or its number."""
         return self.catalogue.stream_name or str(self.catalogue.stream_id)
+
+    def consumers(self) -> list[RecordedConsumer]:
+        """What its consumers said of themselves while it was recorded; none in older recordings.
+
+        Raises:
+            MalformedMessageError: The file is damaged.
+            OSError: It can't be read.
+        """
+        return load_consumers(self.place)
 
     def segments(self, span: Span = EVERYTHING) -> list[SegmentInfo]:
         """The segments in which something of a span may be, oldest first."""

@@ -18,6 +18,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, FrameOverwrittenError, TensorPoolError
 from tensor_pool.pipeline.record.backlog import Backlog, Taken
 from tensor_pool.pipeline.record.clock import clock_offset_ns
+from tensor_pool.pipeline.record.consumers import ConsumerNotes
 from tensor_pool.pipeline.record.options import StreamProgress
 from tensor_pool.pipeline.record.rows import Row
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tensor_pool.pipeline.record.store import StreamStore
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
+    from tensor_pool.wire.messages import QosConsumer
 
 __all__ = ["StreamRecorder"]
 
@@ -53,6 +55,7 @@ class StreamRecorder(Closing):
         self._consumer = consumer
         self._store = store
         self._backlog = Backlog(max_bytes=options.max_backlog_bytes)
+        self._notes = ConsumerNotes(store.directory)
         self._progress = StreamProgress()
         self._next: tuple[int, int] | None = None
         self._gap: Row | None = None
@@ -65,6 +68,7 @@ class StreamRecorder(Closing):
         self._stop = threading.Event()
         self._reading = threading.Thread(target=self._read, name="record read", daemon=True)
         self._writing = threading.Thread(target=self._write, name="record write", daemon=True)
+        consumer.session.watch_reports(self._note)
         self._writing.start()
         self._reading.start()
 
@@ -169,6 +173,9 @@ class StreamRecorder(Closing):
         if before is not None and self._gap is gap:
             self._backlog.put(Taken(before, _NOTHING))
 
+    def _note(self, report: QosConsumer, is_recorder: bool) -> None:
+        self._notes.on_report(report, is_recorder, now_ns=time.time_ns())
+
     # --- writing --------------------------------------------------------------------------------------
 
     def _write(self) -> None:
@@ -178,6 +185,7 @@ class StreamRecorder(Closing):
                 if taken is not None:
                     self._append(taken)
                 self._store.on_time(time.monotonic_ns())
+                self._notes.on_time(time.monotonic_ns())
             except OSError as e:
                 self._on_disk_error(e)
             finally:
@@ -185,6 +193,7 @@ class StreamRecorder(Closing):
                     self._backlog.done(taken)
             if taken is None and self._backlog.is_over:
                 break
+        self._notes.save()  # before the last catalogue, after which an upload is done
         self._store.close()
 
     def _append(self, taken: Taken) -> None:

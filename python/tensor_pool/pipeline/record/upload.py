@@ -22,6 +22,7 @@ from tensor_pool.pipeline.record.catalogue import (
     number_of,
     save_catalogue,
 )
+from tensor_pool.pipeline.record.consumers import CONSUMERS
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import SEALED
 from tensor_pool.pipeline.record.sending import is_there, make_directory, send, send_bytes
@@ -126,6 +127,8 @@ class StreamUpload:
         self._settled: set[str] = set()
         """Files that need no more looking after: there and listed, or gone."""
         self._has_looked = False
+        self._consumers = b""
+        """What was sent of them."""
 
     def waiting(self) -> list[SegmentInfo]:
         """Segments of the catalogue here that are not known to be there."""
@@ -167,6 +170,7 @@ class StreamUpload:
             if self._sent and time.monotonic() - told >= _TELL_S:
                 self._write_catalogue(here)
                 told = time.monotonic()
+        self._send_consumers()
         if self._sent:
             self._write_catalogue(here)
         self._has_looked = True
@@ -174,6 +178,14 @@ class StreamUpload:
             if segment.file not in self._listed:
                 break
             self.safe_through = number_of(segment.file)
+
+    def _send_consumers(self) -> None:
+        """A small file that is replaced as a whole, here and there."""
+        path = self.directory / CONSUMERS
+        content = path.read_bytes() if path.exists() else b""
+        if content and content != self._consumers:
+            send_bytes(content, self._to.child(CONSUMERS))
+            self._consumers = content
 
     def _catalogue_there(self, here: Catalogue) -> dict[str, SegmentInfo]:
         there = load_catalogue(self._to)

@@ -14,6 +14,7 @@ import msgspec
 from tensor_pool.closing import Closing
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.pipeline.record.catalogue import CATALOGUE
+from tensor_pool.pipeline.record.consumers import CONSUMERS
 from tensor_pool.pipeline.record.upload import StreamUpload, streams_of
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class Uploader(Closing):
         self._to = to
         self._on_safe = on_safe
         self._streams: dict[Path, StreamUpload] = {}
-        self._seen: dict[Path, tuple[int, int]] = {}
-        """Catalogues of which everything is there, by time and size."""
+        self._seen: dict[Path, tuple[int, ...]] = {}
+        """Of which everything is there, as it was: times and sizes of its catalogue and its consumers."""
         self._sent_bytes = 0
         self._retries = 0
         self._errors: dict[Path, tuple[str, str | None]] = {}
@@ -161,8 +162,7 @@ class Uploader(Closing):
     def _send(self, upload: StreamUpload) -> None:
         directory = upload.directory
         try:
-            found = (directory / CATALOGUE).stat()
-            state = (found.st_mtime_ns, found.st_size)
+            state = (*_state_of(directory / CATALOGUE), *_state_of(directory / CONSUMERS))
             if self._seen.get(directory) == state:
                 return
             upload.send(on_bytes=self._count, should_stop=self._stop.is_set)
@@ -187,6 +187,15 @@ class Uploader(Closing):
 
     def _count(self, nbytes: int) -> None:
         self._sent_bytes += nbytes
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    """What is another one when the file is."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
 
 
 def _waiting(stream: StreamUpload) -> list[SegmentInfo]:

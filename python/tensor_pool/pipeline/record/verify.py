@@ -10,6 +10,7 @@ import msgspec
 from tensor_pool.driver.lock import is_held
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
+from tensor_pool.pipeline.record.consumers import CONSUMERS, load_consumers
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
 from tensor_pool.pipeline.record.repair import acknowledged_rows, seal_left_open
 from tensor_pool.pipeline.record.row_table import ROWS
@@ -112,6 +113,7 @@ class _Stream:
             self._flaw(self._directory / name, "is missing", repaired=False)
         for path in sorted(self._directory.glob(f"*{OPEN}")):
             self._check_open(path)
+        self._check_consumers()
         if self._repair and is_changed:
             catalogue.segments = infos
             save_catalogue(self._directory, catalogue)
@@ -169,6 +171,13 @@ class _Stream:
         if acknowledged > len(rows):
             self._flaw(path, f"{acknowledged} rows were synced, {len(rows)} can be read")
         self._flaw(path, f"was left open with {frames} frames; --repair seals it")
+
+    def _check_consumers(self) -> None:
+        """Nobody can read it when it is damaged, and nothing else tells what it told."""
+        try:
+            load_consumers(self._directory)
+        except MalformedMessageError as e:
+            self._flaw(self._directory / CONSUMERS, e.message)
 
     def _seal_open_ones(self) -> bool:
         is_changed = False

@@ -10,6 +10,7 @@ import msgspec
 
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
+from tensor_pool.pipeline.record.consumers import CONSUMERS, load_consumers
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED
 from tensor_pool.pipeline.record.verify import Checked, Flaw, verify
@@ -57,6 +58,10 @@ def _check_stream(
         catalogue = load_catalogue(directory) or catalogue
     except MalformedMessageError as e:
         checked.flaws.append(Flaw(stream=directory.name, file=CATALOGUE, what=e.message))
+    try:
+        load_consumers(directory)
+    except MalformedMessageError as e:
+        checked.flaws.append(Flaw(stream=directory.name, file=CONSUMERS, what=e.message))
     listed = {segment.file: segment for segment in catalogue.segments}
     for name in sorted({*listed, *(name for name in files if name.endswith((SEALED, OPEN)))}):
         one = [listed[name]] if name in listed else []

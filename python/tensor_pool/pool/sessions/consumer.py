@@ -95,6 +95,7 @@ class ConsumerSession(StreamSession):
         self.changed = threading.Condition()
         """Notified whenever `reader` changes or there is progress."""
         self._on_reader: Callable[[_native.RingReader | None], None] | None = None
+        self._on_qos: Callable[[QosConsumer, bool], object] | None = None
         self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
         """Thins frames out while the producer does not do it for us."""
         self.streams = ConsumerStreams(context, options)
@@ -127,6 +128,13 @@ class ConsumerSession(StreamSession):
         self._on_reader = on_reader
         self._guide()
         on_reader(self.reader)
+
+    def watch_reports(self, on_qos: Callable[[QosConsumer, bool], object]) -> None:
+        """Tells of every report of a consumer of the stream, and whether it is our own.
+
+        Called from the agent's thread: whoever listens must be quick and must not raise.
+        """
+        self._on_qos = on_qos
 
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
@@ -286,7 +294,10 @@ class ConsumerSession(StreamSession):
 
     def _on_report(self, report: QosConsumer, header: Header, now_ns: int) -> None:
         """Somebody else may report under our id: then we take another [WIRE-10.1.2-15]."""
-        if self.agent.is_own(header) or self._ids.on_qos(report, header.session_id) is None:
+        is_own = self.agent.is_own(header)
+        if self._on_qos is not None:
+            self._on_qos(report, is_own and report.consumer_id == self.consumer_id)
+        if is_own or self._ids.on_qos(report, header.session_id) is None:
             return
         _LOG.warning("another consumer of stream %s had our id, took %d", self.wish.label, self.consumer_id)
         self._hello_timer.next_ns = now_ns

@@ -11,13 +11,14 @@ from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 from tensor_pool.ops.cli.pipeline.monitor import monitor
+from tensor_pool.ops.cli.pipeline.splits import Splits
 
 if TYPE_CHECKING:
     from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["pipeline"]
 
-_OWN: Final = ("read_bytes", "windows", "count", "size", "contrast")
+_OWN: Final = ("read_bytes", "windows", "count", "size", "contrast", "splits", "by", "every", "dataset")
 """Options that belong to some of the jobs."""
 
 
@@ -72,6 +73,14 @@ def list_jobs(output_format: OutputFormat) -> None:
 @click.option("--count", type=click.IntRange(1, 1_000), metavar="N", help="thumbnails: frames of a stream.")
 @click.option("--size", type=click.IntRange(16, 1_024), metavar="PX", help="thumbnails: the longer side.")
 @click.option("--contrast", type=click.Choice(["stream", "frame"]), help="thumbnails: what it is fitted to.")
+@click.option(
+    "--splits", type=Splits(), metavar="NAME=PART,...", help="training-set: train=0.8,val=0.2 or times."
+)
+@click.option("--by", type=click.Choice(["hash", "time"]), help="training-set: what splits go by.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="training-set: only each N-th frame.")
+@click.option(
+    "--dataset", metavar="PLACE", help="training-set: a directory or URI; by default dataset in --out."
+)
 @format_option()
 @click.pass_context
 def run(
@@ -92,7 +101,8 @@ def run(
 
     `tpool pipeline list` lists the jobs. The report is NAME.html, and NAME.json with the same numbers.
     Segments that are missing are counted, and end nothing. Exit codes: 0 when nothing is bad, 1 when
-    something is: the verdict of quality, a drift, a clock that is wrong.
+    something is: the verdict of quality, a drift, a clock that is wrong, a training set without a frame or of
+    a recording with frames that can't be read.
 
     \b
     Examples:
@@ -100,6 +110,7 @@ def run(
       tpool pipeline run quality recordings --read-bytes --stream camera-1 --out report
       tpool pipeline run statistics recordings --from 2026-11-15T12:00:00Z --format json
       tpool pipeline run thumbnails recordings --count 48 --size 240
+      tpool pipeline run training-set recordings --splits train=0.8,val=0.2 --by time --out set
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.ops.cli.pipeline.progress import spark_session, told  # noqa: PLC0415 - help needs none
     from tensor_pool.pipeline.jobs.registry import job  # noqa: PLC0415
@@ -115,9 +126,12 @@ def run(
         )
     written = finished.written
     if output_format == "table":
-        first = finished.report.tables[0]
-        rows = [{name: cell_text(row.get(name)) for name in first.columns} for row in first.rows]
-        print_rows(rows, first.columns, "table")
+        first, *others = finished.report.tables
+        for table in (first, *(each for each in others if each.is_printed and each.rows)):
+            if table is not first:
+                click.echo(f"\n{table.title}")
+            rows = [{name: cell_text(row.get(name)) for name in table.columns} for row in table.rows]
+            print_rows(rows, table.columns, "table")
         for note in finished.report.notes:
             click.echo(note, err=True)
     else:

@@ -71,6 +71,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
     note: str = ""
     """What to know of it; for a table without rows, why it has none."""
+    is_printed: bool = False
+    """Whether the command prints it too, if it has rows; the first table is always printed."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
