@@ -37,11 +37,11 @@ def start(recording, out, fault=""):
 def processes_of(child):
     """Ids and states of the child and of everything that it started."""
     found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
             if int(session) == child.pid and state != "Z":
-                found[int(stat.parent.name)] = state
+                found[int(pid)] = state
     return found
 
 
