@@ -37,11 +37,11 @@ def start(recording, out, fault=""):
 def processes_of(child):
     """Ids and states of the child and of everything that it started."""
     found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == child.pid and state != "Z":
-                found[int(pid)] = state
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended, or is none
+            state, _, _, session = (process / "stat").read_text().rpartition(")")[2].split()[:4]
+            if process.name.isdigit() and int(session) == child.pid and state != "Z":
+                found[int(process.name)] = state
     return found
 
 
