@@ -5,6 +5,7 @@
 
 mod assembler;
 mod coverage;
+mod cutting;
 mod losses;
 mod source;
 mod store;
@@ -13,6 +14,7 @@ mod tests;
 
 pub use assembler::{Assembler, Limits, Whole};
 pub use coverage::{Coverage, Fit};
+pub use cutting::{Cut, Dialect, FrameOnWire};
 pub use losses::{Losses, Lost};
 pub use source::Source;
 pub use store::{LooseFrame, LooseFrames, Store};

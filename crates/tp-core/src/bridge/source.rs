@@ -37,7 +37,12 @@ impl Source {
     ///
     /// # Errors
     /// It is not that of this frame, or makes no sense.
-    pub fn header(&self, slot: &[u8; SLOT_BYTES], seq: u64, payload_length: u32) -> Result<FrameHeader, Lost> {
+    pub fn header(
+        &self,
+        slot: &[u8; SLOT_BYTES],
+        seq: u64,
+        payload_length: u32,
+    ) -> Result<FrameHeader, Lost> {
         let pool_id: u16 = get(slot, at::POOL_ID);
         // The pool of an empty payload is never touched, so it need not exist.
         let stride = self.pools.iter().find(|pool| pool.0 == pool_id).map(|pool| pool.1);
