@@ -6,6 +6,7 @@
 
 mod aeron;
 mod border;
+mod bridge;
 mod errors;
 mod functions;
 mod ring;
@@ -23,6 +24,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::border::check_not_exiting;
+    #[pymodule_export]
+    use super::bridge::{ChunkReceiver, ChunkSender};
     #[pymodule_export]
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]

@@ -31,6 +31,8 @@ pub struct Limits {
 pub struct Whole {
     /// Sequence number.
     pub seq: u64,
+    /// Length of its payload.
+    pub payload_length: u32,
     /// Capture time at the source.
     pub timestamp_ns: u64,
     /// Version of the metadata that applies.
@@ -106,14 +108,27 @@ impl<S: Store> Assembler<S> {
         self.partials.iter().find(|partial| partial.seq == seq).map(|partial| partial.coverage.prefix())
     }
 
-    /// What the source has announced. Frames of another epoch are given up; an older epoch changes nothing.
-    pub fn announce(&mut self, source: Source, store: &mut S) {
-        match self.source.as_ref().map(Source::epoch) {
-            Some(known) if known > source.epoch() => return,
-            Some(known) if known < source.epoch() => self.clear(store),
+    /// What the source has announced. Frames of another epoch are given up, without a store as if it were gone; an
+    /// older epoch changes nothing.
+    pub fn announce(&mut self, source: Source, store: Option<&mut S>) {
+        match (self.source.as_ref().map(Source::epoch), store) {
+            (Some(known), _) if known > source.epoch() => return,
+            (Some(known), Some(store)) if known < source.epoch() => self.clear(store),
+            (Some(known), None) if known < source.epoch() => self.forget(),
             _ => {}
         }
         self.source = Some(source);
+    }
+
+    /// The epoch that was announced last.
+    pub fn epoch(&self) -> Option<u64> {
+        self.source.as_ref().map(Source::epoch)
+    }
+
+    /// Counts a chunk that could not be handed in.
+    pub fn refuse(&mut self, reason: Lost) {
+        self.chunks += 1;
+        self.losses.count_chunk(reason);
     }
 
     /// Gives everything up that is not whole: the epoch ended, or the store does.
@@ -121,6 +136,14 @@ impl<S: Store> Assembler<S> {
         while !self.partials.is_empty() {
             self.lose(0, Lost::EpochEnded, store);
         }
+    }
+
+    /// Like [`Self::clear`] when the store is gone, and with it all places.
+    pub fn forget(&mut self) {
+        for _ in self.partials.drain(..) {
+            self.losses.count_frame(Lost::EpochEnded);
+        }
+        self.bytes = 0;
     }
 
     /// Takes a chunk; frames that are whole by it are committed, and told in `whole`.
@@ -290,6 +313,7 @@ impl<S: Store> Assembler<S> {
             match store.commit(partial.place, &header) {
                 Ok(()) => whole.push(Whole {
                     seq,
+                    payload_length: header.values_len_bytes,
                     timestamp_ns: header.timestamp_ns,
                     meta_version: header.meta_version,
                     trace_id,

@@ -21,6 +21,8 @@ macro_rules! reasons {
 reasons! {
     /// The packet is no chunk that can be used.
     Malformed = "malformed";
+    /// There is no ring to put frames into at the moment.
+    NoRing = "no_ring";
     /// Nobody has announced the stream or its epoch yet.
     NotAnnounced = "not_announced";
     /// Of an epoch that has ended.

@@ -34,7 +34,7 @@ impl Bench {
     }
 
     fn announce(&mut self, epoch: u64) {
-        self.assembler.announce(Source::new(epoch, vec![(1, 512), (2, 1024)]), &mut self.store);
+        self.assembler.announce(Source::new(epoch, vec![(1, 512), (2, 1024)]), Some(&mut self.store));
     }
 
     fn take(&mut self, chunk: &Chunk<'_>) {
