@@ -37,6 +37,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         border::watch_interpreter_exit(module.py())?;
-        module.add("DROP_REASONS", functions::drop_reasons(module.py())?)
+        module.add("DROP_REASONS", functions::drop_reasons(module.py())?)?;
+        module.add("BRIDGE_LOSSES", bridge::losses(module.py())?)
     }
 }
