@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pyspark.sql.types import StructField, StructType
 
 from recordings import record, record_arrays
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline import spark as tps
+from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.recording import Recording
 
 
@@ -87,6 +89,51 @@ def test_a_segment_that_is_gone_by_then_is_a_row_with_a_status(load, recording):
     rows = by_seq(tps.map_tensors(table, lambda t: int(t[0, 0]), "first long"))
     gone = [row.seq for row in rows.values() if row.status == "segment_missing"]
     assert gone == [seq for seq in rows if lost.min_seq <= seq <= lost.max_seq and seq != 7]
+
+
+WRONG = {
+    "offset": ({"offset": -5}, {}, "malformed"),
+    "length": ({"length": -1}, {}, "malformed"),
+    "too long": ({"length": 13}, {}, "malformed"),
+    "beyond the end": ({"offset": 2**62}, {}, "damaged"),
+    "no ref": (None, {}, "malformed"),
+    "kind": ({"kind": "tape"}, {}, "unknown_reference"),
+    "scheme": ({"uri": "http://example.org/a.arrow"}, {}, "unknown_reference"),
+    "secret": ({"uri": "s3://me:secret@bucket/a.arrow"}, {}, "unknown_reference"),
+    "no path": ({"uri": "file://"}, {}, "unknown_reference"),
+    "directory": ({"uri": "file:///"}, {}, "unreadable"),
+    "shape -1": ({}, {"shape": [-1]}, "malformed"),
+    "shape -1 -6": ({}, {"shape": [-1, -6]}, "malformed"),
+    "product": ({}, {"shape": [7]}, "malformed"),
+    "no shape": ({}, {"shape": None}, "malformed"),
+    "order": ({}, {"order": "Z"}, "malformed"),
+    "dtype": ({}, {"dtype": "O"}, "malformed"),
+    "no dtype": ({}, {"dtype": "uint17"}, "malformed"),
+    "live seq": ({"kind": "ring", "offset": -1}, {"seq": -1}, "malformed"),
+    "live other seq": ({"kind": "ring", "offset": 1}, {"seq": 2}, "malformed"),
+    "live uri": ({"kind": "ring", "offset": 3}, {"seq": 3}, "unknown_reference"),
+}
+
+
+def test_references_that_make_no_sense_are_rows_with_a_status(spark, load, recording):
+    table = load(recording)
+    good = table.where("seq = 3").first().asDict(recursive=True)
+    here = {"host": host_name(), "boot": boot_id()}
+    rows = [
+        {**good, **changes, "stream_name": name, "ref": None if ref is None else good["ref"] | here | ref}
+        for name, (ref, changes, _) in WRONG.items()
+    ]
+    nullable = StructType([StructField(each.name, each.dataType) for each in table.schema])
+    wrong = spark.createDataFrame(rows, nullable).coalesce(1)
+    found = tps.map_tensors(wrong, lambda t: int(t[0, 0]), "first long").collect()
+    assert {row.stream_name: row.status for row in found} == {name: each[2] for name, each in WRONG.items()}
+    for row in wrong.collect():
+        with pytest.raises(tps.TensorUnavailableError) as raised:
+            tps.load_tensor(row)
+        assert raised.value.status == WRONG[row.stream_name][2]
+        assert "secret" not in str(raised.value)
+    with pytest.raises(ConfigError, match="the row lacks order"):
+        tps.load_tensor(table.drop("order").first())
 
 
 def test_mixed_types_reach_the_function_as_they_are(load, tmp_path):
