@@ -86,7 +86,7 @@ def load_tensor(row: Mapping[str, Any], *, check: bool = True) -> NDArray[Any]:
     """
     known = tensor_row(row)
     with _opened(known, check=check) as array:
-        return array.copy(order="A") if isinstance(known.place, Slot) else array
+        return array.copy(order="A") if isinstance(known, Slot) else array
 
 
 @contextlib.contextmanager
@@ -109,9 +109,9 @@ def open_tensor(row: Mapping[str, Any], *, check: bool | None = None) -> Iterato
 
 
 @contextlib.contextmanager
-def _opened(row: TensorRow, *, check: bool | None) -> Iterator[NDArray[Any]]:
-    if isinstance(row.place, Slot):
-        with _live(row.place) as array:
+def _opened(row: TensorRow | Slot, *, check: bool | None) -> Iterator[NDArray[Any]]:
+    if isinstance(row, Slot):
+        with _live(row) as array:
             yield array
         return
     try:

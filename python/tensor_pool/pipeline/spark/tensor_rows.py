@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A frame of a ring."""
+    """A frame of a ring, which says itself what it is."""
 
     uri: str
     host: str
@@ -63,20 +63,20 @@ class Content(NamedTuple):
 
 
 class TensorRow(NamedTuple):
-    """A tensor: what it is, and where."""
+    """A tensor that is not in a ring: what it is, and where."""
 
     dtype: str
     shape: tuple[int, ...]
     order: str
-    place: Segment | Slot | Content
+    place: Segment | Content
 
 
-def tensor_row(row: Mapping[str, Any]) -> TensorRow:
+def tensor_row(row: Mapping[str, Any]) -> TensorRow | Slot:
     """What a row says of its tensor.
 
     Args:
-        row: With ``status``, ``dtype``, ``shape``, ``order``, and ``ref`` or ``values``; also ``epoch`` and
-            ``seq`` if its tensor is in a ring.
+        row: With ``status``, ``dtype``, ``shape``, ``order``, and ``ref`` or ``values``; with ``status``,
+            ``epoch``, ``seq`` and ``ref`` if its tensor is in a ring.
 
     Raises:
         TensorUnavailableError: It has none, or what it says makes no sense.
@@ -94,39 +94,42 @@ def tensor_row(row: Mapping[str, Any]) -> TensorRow:
     if status != OK:
         frame = f"frame {row['seq']}" if "seq" in row else "the row"
         raise TensorUnavailableError(f"{frame} has no values: {status}", status=status or MALFORMED)
-    dtype, order = _of(row, "dtype"), _of(row, "order")
-    if order not in ("C", "F"):
-        raise _malformed(f"order {order!r} is neither C nor F")
-    shape = _shape(_of(row, "shape"))
-    nbytes = _itemsize(dtype) * math.prod(shape)
-    place, length = _place(row)
-    if length != nbytes:
-        raise _malformed(f"{length} bytes are no {dtype} of shape {list(shape)}, which has {nbytes}")
-    return TensorRow(dtype, shape, order, place)
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Segment | Slot | Content, int]:
-    """Where a tensor is, and how many bytes it has."""
     if "ref" not in row:
         values = _of(row, "values")
         if values is None:
             raise _malformed("the row has no values, though its status is ok")
-        return Content(values), len(values)
+        return _fitting(row, Content(values), len(values))
     ref = row["ref"]
     if ref is None:
         raise _malformed("the row has no ref, though its status is ok")
     kind, uri = _of(ref, "kind"), _of(ref, "uri")
     if not isinstance(uri, str):
         raise _malformed(f"uri {uri!r} of a reference")
-    offset, length = (_number(ref, name) for name in ("offset", "length"))
-    if kind == "segment":
-        return Segment(uri, offset, length, _of(ref, "crc32c")), length
-    if kind != "ring":
+    if kind == "ring":
+        return _slot(row, ref, uri)
+    if kind != "segment":
         raise TensorUnavailableError(f"references of kind {kind!r} are not known", status="unknown_reference")
+    offset, length = (_number(ref, name) for name in ("offset", "length"))
+    return _fitting(row, Segment(uri, offset, length, _of(ref, "crc32c")), length)
+
+
+def _fitting(row: Mapping[str, Any], place: Segment | Content, length: int) -> TensorRow:
+    """The tensor of so many bytes, if that is what its type and shape make."""
+    dtype, order = _of(row, "dtype"), _of(row, "order")
+    if order not in ("C", "F"):
+        raise _malformed(f"order {order!r} is neither C nor F")
+    shape = _shape(_of(row, "shape"))
+    nbytes = _itemsize(dtype) * math.prod(shape)
+    if length != nbytes:
+        raise _malformed(f"{length} bytes are no {dtype} of shape {list(shape)}, which has {nbytes}")
+    return TensorRow(dtype, shape, order, place)
+
+
+def _slot(row: Mapping[str, Any], ref: Mapping[str, Any], uri: str) -> Slot:
     epoch, seq = (_number(row, name) for name in ("epoch", "seq"))
-    if seq != offset:
-        raise _malformed(f"frame {seq} refers to frame {offset}")
-    return Slot(uri, _of(ref, "host"), _of(ref, "boot"), epoch, seq), length
+    if "offset" in ref and ref["offset"] != seq:
+        raise _malformed(f"frame {seq} refers to frame {ref['offset']}")
+    return Slot(uri, _of(ref, "host"), _of(ref, "boot"), epoch, seq)
 
 
 def _of(row: Mapping[str, Any], name: str) -> Any:
