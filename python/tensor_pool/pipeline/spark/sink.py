@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tensor_pool import _native
 from tensor_pool.errors import ConfigError, TensorPoolError, TransportError
 from tensor_pool.pipeline.spark.live_pool import Connection
+from tensor_pool.pipeline.spark.option_values import LONGEST_S, Ranges, convert_options
 from tensor_pool.pipeline.spark.publisher import (
     Answer,
     Begin,
@@ -30,6 +31,7 @@ from tensor_pool.pipeline.spark.publisher import (
     send,
 )
 from tensor_pool.pipeline.spark.schema import OK
+from tensor_pool.pool.sizing import MAX_SLOTS, MAX_STRIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +79,11 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Connection(aeron_dir=self.aeronDir, config=self.config, settings=self.settings)
 
 
+_RANGES: Final[Ranges] = {
+    "slots": (1, MAX_SLOTS),
+    "frameBytes": (0, MAX_STRIDE),
+    "idleSeconds": (0, LONGEST_S),
+}
 _NAMES: Final = {name.lower(): name for name in SinkOptions.__struct_fields__}
 _OF_SPARK: Final = {"path", "checkpointlocation", "queryname"}
 
@@ -91,10 +98,9 @@ def parse_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpti
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]!r}", hint=f"a sink has {', '.join(_NAMES.values())}")
     values = {_NAMES[key.lower()]: text for key, text in given.items() if key.lower() in _NAMES}
-    try:
-        options = msgspec.convert(values, SinkOptions, strict=False)
-    except msgspec.ValidationError as e:
-        raise ConfigError(f"option {e}", hint="see the table of options of the sink") from None
+    options = convert_options(values, SinkOptions, _RANGES)
+    if options.slots.bit_count() != 1:
+        raise ConfigError(f"option slots={options.slots}", hint="a power of two, such as 64")
     if not options.stream:
         raise ConfigError("no stream to publish", hint='.option("stream", "result")')
     columns = set(schema.fieldNames())
