@@ -164,3 +164,37 @@ def test_wrong_calls_are_refused_before_anything_runs(load, recording, call, sai
 def test_a_function_that_returns_too_little_is_named(load, recording):
     with pytest.raises(Exception, match="not 2 values for a, b"):
         tps.map_tensors(load(recording), lambda t: 1, "a int, b int").collect()
+
+
+@pytest.mark.parametrize(
+    ("returned", "schema", "said"),
+    [
+        (1.5, "m int", "returned 1.5 for the column m, which is int32"),
+        (np.float32(0.5), "m long", "returned 0.5 for the column m"),
+        ([1, 2.5], "n array<long>", "returned 2.5 for the column n"),
+        ({"s": {"a": 1.5}}, "s struct<a: int>", "returned 1.5 for the column s"),
+        (300, "m tinyint", "returned something for the column m, which is int8: .*300"),
+        ("many", "m double", "returned something for the column m, which is double"),
+    ],
+    ids=str,
+)
+def test_results_that_do_not_fit_their_column_are_refused(load, recording, returned, schema, said):
+    with pytest.raises(Exception, match=said):
+        tps.map_tensors(load(recording), lambda t: returned, schema).collect()
+
+
+def test_whole_numbers_fit_whatever_their_type(load, recording):
+    table = load(recording)
+    rows = by_seq(
+        tps.map_tensors(
+            table, lambda t: (t.mean(), np.arange(2), {"k": 2.0}), "a int, b array<int>, c map<string, int>"
+        )
+    )
+    assert (rows[5].a, rows[5].b, rows[5].c) == (5, [0, 1], {"k": 2})
+
+    @tps.tensor_udf("int")
+    def half(array):
+        return 0.5
+
+    with pytest.raises(Exception, match=r"returned 0\.5 for the column half"):
+        table.select(half(tps.tensor(table)).alias("half")).collect()
