@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +23,9 @@ from tensor_pool.pipeline.dataset import Samples, load_manifest, verify_dataset
 from tensor_pool.pipeline.jobs.registry import JOBS
 from tensor_pool.pipeline.record.consumers import CONSUMERS, RecordedConsumer, save_consumers
 from tensor_pool.pipeline.record.recording import Recording
+from tensor_pool.testing import wait_until
 
+PROGRAM = "import sys; from tensor_pool.ops.cli.root import run; sys.exit(run())"
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
@@ -130,6 +138,31 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path, monkeypatch, capsys
     assert (code, told.out) == (2, "")
     assert f"error: {said}" in told.err
     assert hint in told.err
+
+
+def _is_working(session):
+    """Whether one of Spark's own processes, below this one, plans a read."""
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is none
+            is_ours = os.getsid(int(process.name)) == session
+            if is_ours and b"plan_data_source_read" in (process / "cmdline").read_bytes():
+                return True
+    return False
+
+
+def test_ctrl_c_ends_a_job_without_a_word_of_spark(recording, tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "pipeline", "run", "statistics", recording, "--out", tmp_path],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_until(lambda: _is_working(process.pid), timeout_s=120)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert "ERROR" not in told
 
 
 def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
