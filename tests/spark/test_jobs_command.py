@@ -141,11 +141,11 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path, monkeypatch, capsys
 
 
 def _is_working(session):
-    """Whether one of Spark's own processes, below this one, plans a read."""
+    """Whether one of Spark's own processes, below this one, has begun with a table."""
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):  # it has ended, or is none
             is_ours = os.getsid(int(process.name)) == session
-            if is_ours and b"plan_data_source_read" in (process / "cmdline").read_bytes():
+            if is_ours and b"worker.create_data_source" in (process / "cmdline").read_bytes():
                 return True
     return False
 
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_a_job_without_a_word_of_spark(recording, tmp_path):
         text=True,
         start_new_session=True,
     ) as process:
-        wait_until(lambda: _is_working(process.pid), timeout_s=120)
+        wait_until(lambda: _is_working(process.pid), timeout_s=60)
         os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
