@@ -112,7 +112,7 @@ def record(
             wait_s, remove = options["upload_wait"], options["remove_uploaded"]
             is_uploaded = finish_upload(uploader, out, wait_s=wait_s, remove=remove, stop=stop)
     print_rows(({"stream": stream, **_row(done)} for stream, done in found.items()), _COLUMNS, output_format)
-    is_whole = all(not done.lost and not done.dropped for done in found.values())
+    is_whole = not any(done.lost or done.dropped or done.error for done in found.values())
     ctx.exit(exit_codes.OK if is_whole and is_uploaded else exit_codes.PROBLEMS)
 
 
