@@ -27,9 +27,7 @@ _ASIDE: Final = ".arrow.unreadable"
 def left_open(directory: Path) -> list[Path]:
     """The open segments of a directory, oldest first."""
     return sorted(
-        path
-        for path in directory.glob(f"[0-9]*{OPEN}")
-        if path.is_file() and _number(path) < FIRST_TEMPORARY
+        path for path in directory.glob(f"[0-9]*{OPEN}") if path.is_file() and _number(path) < FIRST_TEMPORARY
     )
 
 
