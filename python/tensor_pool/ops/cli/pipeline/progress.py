@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -35,7 +36,10 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         click.echo(f"starting Spark ({master})", err=True)
     # Commands run for seconds and their JVM moves no tensors: compiling it well would take a third of that.
     options = f"{SETTINGS[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
+    on_interrupt = signal.getsignal(signal.SIGINT)
     spark = session(master, settings={_JAVA_OPTIONS: options})
+    # PySpark's own way to take Ctrl-C talks to the JVM in the middle of whatever talks to it just then.
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield spark
     finally:
