@@ -112,6 +112,26 @@ def test_what_is_wrong_is_said(tpool, recording, tmp_path, *, monkeypatch, argum
     assert "Traceback" not in outcome[2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said", "hint"),
+    [
+        (("quality", "{}", "--windows", "5"), "the job quality takes no windows", "it takes read_bytes"),
+        (("quality", "{}", "--master", "nonsense"), "there is no master 'nonsense'", "local[*] for all"),
+        (("quality", "{}", "--master", "local[0]"), "there is no master 'local[0]'", "spark://host:7077"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(tmp_path, monkeypatch, capsys, *, arguments, said, hint):
+    def start(*_, **__):
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
+    code = run(["pipeline", "run", *(argument.format(tmp_path) for argument in arguments)])
+    told = capsys.readouterr()
+    assert (code, told.out) == (2, "")
+    assert f"error: {said}" in told.err
+    assert hint in told.err
+
+
 def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     record(tmp_path / "in")
     stream = Recording(tmp_path / "in")["camera/1"]

@@ -11,6 +11,7 @@ from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.record.filesystems import refuse_credentials
 from tensor_pool.pipeline.record.recording import EVERYTHING, Span
 from tensor_pool.pipeline.spark.live_pool import Connection
+from tensor_pool.pipeline.spark.option_values import LARGEST, LONGEST_S, Ranges, convert_options
 from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -84,6 +85,16 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return Span(first_seq=self.startSeq, last_seq=self.endSeq, first_ns=self.startTs, last_ns=self.endTs)
 
 
+_RANGES: Final[Ranges] = {
+    "startSeq": (0, LARGEST),
+    "endSeq": (0, LARGEST),
+    "startTs": (-LARGEST, LARGEST),
+    "endTs": (-LARGEST, LARGEST),
+    "partitionBytes": (1, LARGEST),
+    "maxFramesPerTrigger": (1, LARGEST),
+    "maxBytesPerTrigger": (1, LARGEST),
+    "waitSeconds": (0, LONGEST_S),
+}
 _NAMES: Final = {name.lower(): name for name in SourceOptions.__struct_fields__}
 
 
@@ -103,14 +114,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         if name is None:
             raise ConfigError(f"unknown option {key!r}", hint=f"there are {', '.join(_NAMES.values())}")
         values[name] = _value(name, text)
-    try:
-        options = msgspec.convert(values, SourceOptions, strict=False)
-    except msgspec.ValidationError as e:
-        raise ConfigError(f"option {e}", hint="see the table of options of the format tensorpool") from None
-    for name in ("partitionBytes", "maxFramesPerTrigger", "maxBytesPerTrigger"):
-        number = getattr(options, name)
-        if number is not None and number < 1:
-            raise ConfigError(f"option {name}={number}", hint="a number above 0")
+    options = convert_options(values, SourceOptions, _RANGES)
     if options.maxFramesPerTrigger is not None and options.maxBytesPerTrigger is not None:
         raise ConfigError("two limits for one trigger", hint="maxFramesPerTrigger or maxBytesPerTrigger")
     if options.mode == "live" and not options.stream:
