@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
+import shutil
 import threading
 import time
 
@@ -155,9 +157,26 @@ def test_a_disk_that_is_full_for_a_while(host, out, small):
         wait_until(lambda: recorder.progress[NAME].last_seq == last)
         dropped = recorder.progress[NAME].dropped
     assert dropped > 0
-    found = verify(small, repair=True)
-    assert (found.frames + found.lost, found.lost) == (last + 1, dropped)
-    assert verify(small).flaws == []
+    found = verify(small)
+    assert (found.flaws, found.frames + found.lost, found.lost) == ([], last + 1, dropped)
+    directory = stream_directory(small, NAME)
+    segments = load_catalogue(directory).segments
+    assert [segment.file for segment in segments] == sorted(path.name for path in directory.glob("*.arrow"))
+    assert all(a.last_seq < b.first_seq for a, b in itertools.pairwise(segments)), "nothing comes later"
+    assert list(directory.glob("*.index")) == []
+
+
+def test_a_directory_that_is_removed_meanwhile_is_told(host, out, tmp_path):
+    with (
+        host.connect() as pool,
+        Recorder(pool, [NAME], tmp_path / "gone", sync_interval_s=0.05) as recorder,
+    ):
+        wait_until(lambda: out.stats.consumers)
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].frames > 3)
+        shutil.rmtree(tmp_path / "gone")
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].dropped > 3)
+        assert recorder.progress[NAME].error is not None
+    assert recorder.progress[NAME].error is not None
 
 
 def test_a_disk_that_turns_read_only_for_a_while(host, out, tmp_path, monkeypatch):

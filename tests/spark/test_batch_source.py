@@ -107,7 +107,17 @@ def test_filters_keep_segments_closed(load, recording, where, expected):
     assert unneeded
     for segment in unneeded:
         (stream.place.local / segment.file.replace(".arrow", ".rows")).unlink()
-    assert seqs(load(recording).filter(where)) == list(expected)
+    assert seqs(load(recording, filterPushdown=True).filter(where)) == list(expected)
+
+
+def test_a_table_has_all_rows_whatever_was_asked_of_it_before(load, recording):
+    """Spark keeps the filters that a reader has taken in the table."""
+    table = load(recording)
+    few, others = table.filter("seq < 5"), table.filter("seq >= 5")
+    assert (few.count(), table.count()) == (5, 18)
+    assert (few.union(others).count(), few.crossJoin(others).count()) == (18, 5 * 13)
+    assert table.filter("stream_name = 'nobody'").count() == 0
+    assert table.count() == 18
 
 
 def test_several_streams_are_one_table(load, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from pyspark.sql.types import StructField, StructType
@@ -89,6 +91,20 @@ def test_a_segment_that_is_gone_by_then_is_a_row_with_a_status(load, recording):
     rows = by_seq(tps.map_tensors(table, lambda t: int(t[0, 0]), "first long"))
     gone = [row.seq for row in rows.values() if row.status == "segment_missing"]
     assert gone == [seq for seq in rows if lost.min_seq <= seq <= lost.max_seq and seq != 7]
+
+
+def test_a_recording_that_takes_the_place_of_another_one_is_seen(load, tmp_path):
+    means = []
+    for value in (7, 99):
+        shutil.rmtree(tmp_path / "recording", ignore_errors=True)
+        record_arrays(tmp_path / "recording", [np.full((4, 4), value, "uint8")] * 3)
+        table = load(tmp_path / "recording")
+        mapped = tps.map_tensors(table, lambda t: float(t.mean()), "mean double", check=True)
+        means.append([(row.status, row["mean"]) for row in mapped.collect()])
+    assert means == [[("ok", 7.0)] * 3, [("ok", 99.0)] * 3]
+    (segment,) = (tmp_path / "recording").rglob("*.arrow")
+    segment.write_bytes(segment.read_bytes()[:100])
+    assert {row.status for row in tps.map_tensors(table, lambda t: 1, "one int").collect()} == {"damaged"}
 
 
 WRONG = {

@@ -200,8 +200,8 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
         *("DROPS", "BEFORE", "LAST", "SEQ", "SEEN", "FIRST", "SEEN", "LAST", "SEEN"),
     ]
     assert [line.split()[:5] for line in shown[1:]] == [
-        ["camera-1", "3000000", "no", "stream", "0.25"],
         ["camera-1", "2", "no", "stream", "0.02"],
+        ["camera-1", "3000000", "no", "stream", "0.25"],
         ["camera-1", "1", "yes", "stream", "0"],
     ]
     assert "What consumers of 1 streams lost is not known" in err
@@ -209,7 +209,7 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
         each["stream"]: each
         for each in json.loads((tmp_path / "quality.json").read_text())["result"]["streams"]
     }
-    assert found["camera-1"]["consumers"][0] == {
+    assert found["camera-1"]["consumers"][1] == {
         "consumer_id": 3_000_000,
         "is_recorder": False,
         "mode": "stream",
@@ -229,7 +229,7 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
     assert "Consumers" in page.text
     assert "3000000" in page.text
     by_function = jobs.quality(load(tmp_path / "in", stream="camera-1"), recording=tmp_path / "in").streams
-    assert [each.consumer_id for stream in by_function for each in stream.consumers] == [3_000_000, 2, 1]
+    assert [each.consumer_id for stream in by_function for each in stream.consumers] == [2, 3_000_000, 1]
 
 
 def test_a_training_set_tells_what_is_in_it(tpool, tmp_path):

@@ -213,14 +213,18 @@ class RecordedStream:
         self, segment: SegmentInfo, span: Span = EVERYTHING, *, gaps: bool = False
     ) -> Iterator[RecordedFrame]:
         """Those of one segment, so that who reads on after a damaged one can; see `frames`."""
-        table = span.of(read_row_table(self.place, segment))
-        metadata: Mapping[str, Any] = {}
+        whole = read_row_table(self.place, segment)
+        # Of each version: a recorder hears of it up to a moment after the first frames that refer to it.
+        told = whole.filter(pc.equal(whole["kind"], "metadata")).to_pylist()
+        versions = {
+            (line["epoch"], line["meta_version"]): read_attributes(line["attributes"]) for line in told
+        }
+        table = span.of(whole)
         pieces = self.pieces(segment)
         for batch in table.to_batches(max_chunksize=_LINES):
             for line in batch.to_pylist():
-                if line["kind"] == "metadata":
-                    metadata = read_attributes(line["attributes"])
-                elif line["kind"] == "frame" or gaps:
+                if line["kind"] == "frame" or (gaps and line["kind"] == "gap"):
+                    metadata = versions.get((line["epoch"], line["meta_version"]), {})
                     where = (line["values_start"], line["nbytes"], line["crc32c"])
                     yield RecordedFrame(_row(line), where, pieces, metadata)
 

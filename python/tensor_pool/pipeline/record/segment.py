@@ -8,6 +8,7 @@ rows beside it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,6 +77,8 @@ class SegmentWriter(Closing):
             fault_point("record.segment_open")
         except BaseException:
             self.close()
+            for path in (self.path, self._index_path):  # nothing is in them
+                path.unlink(missing_ok=True)
             raise
 
     def _open(self, path: Path) -> int:
@@ -113,8 +116,10 @@ class SegmentWriter(Closing):
         """Makes all rows so far survive a crash: the rows first, then the entries that vouch for them.
 
         Raises:
-            OSError: The disk failed.
+            OSError: The disk failed, or the file was removed meanwhile.
         """
+        if os.fstat(self._data_fd).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, f"{self.path} was removed while it was written")
         if self._unindexed:
             fault_point("record.before_sync")
             os.fdatasync(self._data_fd)

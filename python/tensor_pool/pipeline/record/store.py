@@ -13,7 +13,7 @@ from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.errors import RegionError
 from tensor_pool.pipeline.record.catalogue import Catalogue, load_catalogue, number_of, save_catalogue
 from tensor_pool.pipeline.record.reading import describe_segment
-from tensor_pool.pipeline.record.repair import seal_left_open
+from tensor_pool.pipeline.record.repair import FIRST_TEMPORARY, left_open, seal_left_open
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
 from tensor_pool.pipeline.record.synced import sync_directory
@@ -31,6 +31,8 @@ _LOG: Final = logging.getLogger(__name__)
 _NS: Final = 1_000_000_000
 LOCK: Final = "recorder.lock"
 """Held while a stream is recorded."""
+_RETRY_NS: Final = _NS // 4
+"""How long a disk that failed is left alone."""
 
 
 class StreamStore(Closing):
@@ -86,6 +88,10 @@ class StreamStore(Closing):
         self._appended_ns = 0
         self._synced_ns = 0
         self._unsynced_bytes = 0
+        self._failed: tuple[OSError, int] | None = None
+        """How the disk failed, and when it is tried again."""
+        self.error: str | None = None
+        """Why the last segment could not be sealed at the end."""
         self.last_seq: int | None = None
         self.durable_seq: int | None = None
         """The newest frame that survives a crash of the machine."""
@@ -93,10 +99,13 @@ class StreamStore(Closing):
         """Segments up to this number need not be kept here; another thread may move it on."""
 
     def _seal_left_open(self) -> None:
-        """What a crash left comes before what is recorded from now on, and belongs into the catalogue."""
-        for path in sorted(self.directory.glob(f"*{OPEN}")):
+        """What a crash or a full disk left comes before what is recorded from now on.
+
+        Nothing is written behind it before: who has read further would never come back for it.
+        """
+        for path in left_open(self.directory):
             kept = seal_left_open(path)
-            _LOG.warning("%s was left open by a crash; %d rows were kept", path, kept)
+            _LOG.warning("%s was left open; %d rows were kept", path, kept)
             sealed = path.with_name(path.name.removesuffix(OPEN) + SEALED)
             if sealed.exists():
                 self.catalogue.segments.append(describe_segment(sealed)[0])
@@ -110,8 +119,10 @@ class StreamStore(Closing):
         """Writes a row; opens, syncs and seals as the options say.
 
         Raises:
-            OSError: The disk failed. The segment is left as it is, and the next row begins another one.
+            OSError: The disk failed. The segment is left as it is, and sealed once the disk works again.
         """
+        if self._failed is not None and now_ns < self._failed[1]:
+            raise self._failed[0]
         try:
             writer = self._writer or self._open(now_ns)
             entry = writer.append(row, values)
@@ -127,7 +138,9 @@ class StreamStore(Closing):
             # Metadata comes before its frame: a segment of nothing else could not be sealed.
             if row.kind != "metadata" and writer.nbytes >= options.segment_bytes:
                 self.seal()
-        except OSError:
+            self._failed = None
+        except OSError as e:
+            self._failed = (e, now_ns + _RETRY_NS)
             self._abandon()
             raise
 
@@ -174,11 +187,13 @@ class StreamStore(Closing):
         try:
             self.seal()
         except OSError as e:
+            self.error = e.strerror or str(e)
             _LOG.error("the last segment of %s stays open: %s", self.directory, e)
         finally:
             self._lock.close()
 
     def _open(self, now_ns: int) -> SegmentWriter:
+        self._seal_left_open()
         self._writer = writer = SegmentWriter(self.directory, self._next_number())
         self._opened_ns = self._synced_ns = self._appended_ns = now_ns
         self._unsynced_bytes = 0
@@ -188,7 +203,8 @@ class StreamStore(Closing):
 
     def _next_number(self) -> int:
         names = [path.name for path in self.directory.iterdir() if path.name.endswith((SEALED, OPEN, INDEX))]
-        used = [int(name.partition(".")[0]) for name in names if name[:8].isdecimal()]
+        numbers = [int(name.partition(".")[0]) for name in names if name[:8].isdecimal()]
+        used = [number for number in numbers if number < FIRST_TEMPORARY]
         return max([*used, self.catalogue.removed_through]) + 1  # numbers are never used again
 
     def _sync(self, now_ns: int) -> None:

@@ -195,6 +195,8 @@ class StreamRecorder(Closing):
                 break
         self._notes.save()  # before the last catalogue, after which an upload is done
         self._store.close()
+        if self._store.error is not None:
+            self._progress.error = self._store.error
 
     def _append(self, taken: Taken) -> None:
         row = msgspec.structs.replace(taken.row, realtime_offset_ns=self._realtime_offset_ns(taken.row))

@@ -35,6 +35,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``startSeq, endSeq``    all           which frames by number, both included
     ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
     ``partitionBytes``      64 MiB        how many bytes of tensors a task gets
+    ``filterPushdown``      false         leave out segments that a query's filters leave out; only for tables
+                                          that are used in one query, see `FilteringReader`
     ``failOnDataLoss``                    whether what is missing ends the query (default for recordings), or
                                           is told in rows only (default for live streams)
     ``maxFramesPerTrigger``               at most so many frames in one batch of a stream
@@ -57,6 +59,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     startTs: int = EVERYTHING.first_ns  # noqa: N815
     endTs: int = EVERYTHING.last_ns  # noqa: N815
     partitionBytes: int = 64 << 20  # noqa: N815
+    filterPushdown: bool = False  # noqa: N815
     failOnDataLoss: bool | None = None  # noqa: N815
     maxFramesPerTrigger: int | None = None  # noqa: N815
     maxBytesPerTrigger: int | None = None  # noqa: N815

@@ -154,7 +154,8 @@ class FilteringReader(RecordingReader):
     """Also leaves out what a query's filters leave out anyway: whole segments, before they are opened.
 
     Spark refuses readers that filter unless ``spark.sql.python.filterPushdown.enabled`` is set, so this one
-    is used only where it asks for filters.
+    is used only where it asks for filters; and only with the option ``filterPushdown``, as Spark 4.3 keeps
+    the filters of one query in the table, and the next query over it would lack rows.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name

@@ -44,24 +44,43 @@ class _OpenSegments:
     """Mapped segments of this process, the last used ones; workers of Spark serve many tasks."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, Pieces] = OrderedDict()
+        self._open: OrderedDict[str, _OpenSegment] = OrderedDict()
 
     def get(self, uri: str) -> Pieces:
-        pieces = self._open.get(uri)
-        if pieces is None:
-            try:
-                pieces = Place(uri).pieces()
-            except FileNotFoundError:
-                raise TensorUnavailableError(
-                    f"{Place(uri)} is not there on this machine",
-                    status="segment_missing",
-                    hint="recordings belong where all workers find them: a shared disk or an object store",
-                ) from None
-            self._open[uri] = pieces
-            while len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)
+        segment = self._open.get(uri)
+        try:
+            if segment is None or not segment.is_current():
+                segment = self._open[uri] = _OpenSegment(Place(uri))
+        except FileNotFoundError:
+            self._open.pop(uri, None)
+            raise TensorUnavailableError(
+                f"{Place(uri)} is not there on this machine",
+                status="segment_missing",
+                hint="recordings belong where all workers find them: a shared disk or an object store",
+            ) from None
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
         self._open.move_to_end(uri)
-        return pieces
+        return segment.pieces
+
+
+class _OpenSegment:
+    """A segment, and which file of this machine it was: another recording may take its place."""
+
+    def __init__(self, place: Place) -> None:
+        self._path = place.local
+        self._identity = self._look()
+        self.pieces: Final = place.pieces()
+
+    def _look(self) -> tuple[int, ...]:
+        if self._path is None:
+            return ()
+        found = self._path.stat()
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def is_current(self) -> bool:
+        """Whether it is still that file, as it was."""
+        return self._look() == self._identity
 
 
 _SEGMENTS: Final = _OpenSegments()

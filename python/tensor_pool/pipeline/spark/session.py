@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "session"]
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # Python asks for filters only with this.
+    # Spark asks for filters only with this; see the option `filterPushdown` of the format.
     "spark.sql.python.filterPushdown.enabled": "true",
     # What travels between the JVM and Python does so faster, and in pieces that fit.
     "spark.python.unix.domain.socket.enabled": "true",

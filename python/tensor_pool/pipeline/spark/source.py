@@ -49,7 +49,8 @@ class TensorPoolSource(DataSource):
         options = self._parsed
         if options.mode == "live":
             return LiveReader(options)
-        return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
+        filters = options.filterPushdown and _asks_for_filters()
+        return FilteringReader(options) if filters else RecordingReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """Follows a recording, or a live stream."""

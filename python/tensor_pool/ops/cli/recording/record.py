@@ -76,9 +76,9 @@ def record(
     """Record STREAMs (names or ids) into a directory until Ctrl-C, --frames or --seconds.
 
     Streams that are not there yet are waited for. A directory that has a recording is continued. Exit codes:
-    0 when every frame was written, 1 when some were lost or dropped; `tpool verify` says more. With --upload,
-    sealed segments are copied in the background: a store that is slow or gone never holds the recording up,
-    and exit code 1 also tells that not everything is there at the end.
+    0 when every frame was written, 1 when some were lost or dropped or none came of a stream; `tpool verify`
+    says more. With --upload, sealed segments are copied in the background: a store that is slow or gone never
+    holds the recording up, and exit code 1 also tells that not everything is there at the end.
 
     \b
     Examples:
@@ -112,7 +112,12 @@ def record(
             wait_s, remove = options["upload_wait"], options["remove_uploaded"]
             is_uploaded = finish_upload(uploader, out, wait_s=wait_s, remove=remove, stop=stop)
     print_rows(({"stream": stream, **_row(done)} for stream, done in found.items()), _COLUMNS, output_format)
-    is_whole = all(not done.lost and not done.dropped for done in found.values())
+    silent = [stream for stream, done in found.items() if not done.frames]
+    if silent:
+        click.echo(
+            f"no frame came of {', '.join(map(str, silent))}; `tpool streams` lists what is there", err=True
+        )
+    is_whole = not silent and not any(done.lost or done.dropped or done.error for done in found.values())
     ctx.exit(exit_codes.OK if is_whole and is_uploaded else exit_codes.PROBLEMS)
 
 
