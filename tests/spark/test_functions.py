@@ -59,6 +59,16 @@ def test_a_column_function(load, recording):
     assert [rows[seq].brightness for seq in (0, 6, 7, 19)] == [0.0, 6.0, None, 19.0]
 
 
+def test_a_column_function_names_its_column(load, recording):
+    df = load(recording).where("status = 'ok'")
+
+    @tps.tensor_udf("long")
+    def first(tensor):
+        return int(tensor[0, 0])
+
+    assert {row.seq: row.first for row in df.select("seq", first(tps.tensor(df))).collect()}[5] == 5
+
+
 def test_tensors_can_not_be_changed(load, recording):
     def write(array):
         array[0, 0] = 1

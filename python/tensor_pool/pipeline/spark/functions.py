@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
@@ -151,8 +152,9 @@ def tensor_udf(
         work.__name__ = fn.__name__
         # Spark reads types of arguments as they are written.
         work.__annotations__ = {"column": pa.Array, "return": pa.Array}
-        wrapped: Callable[..., Column] = f.arrow_udf(work, kind)  # type: ignore[attr-defined]
-        return wrapped
+        column_of: Callable[..., Column] = f.arrow_udf(work, kind)  # type: ignore[attr-defined]
+        # Without a name Spark 4.3 fails to name the column of a struct that it makes for the call.
+        return functools.wraps(fn)(lambda tensors: column_of(tensors).alias(fn.__name__))
 
     return decorate
 
