@@ -9,7 +9,7 @@ import msgspec
 
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.record.filesystems import refuse_credentials
-from tensor_pool.pipeline.record.recording import EVERYTHING, Span
+from tensor_pool.pipeline.record.span import EVERYTHING, Span
 from tensor_pool.pipeline.spark.live_pool import Connection
 from tensor_pool.pipeline.spark.option_values import LARGEST, LONGEST_S, Ranges, convert_options
 from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it

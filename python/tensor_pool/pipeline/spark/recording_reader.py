@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.place import Place
-from tensor_pool.pipeline.record.recording import RecordedStream, Recording, Span
+from tensor_pool.pipeline.record.recording import RecordedStream, Recording
 from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.spark.gaps import gap_batch
 from tensor_pool.pipeline.spark.rows import refs_of, values_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
     from tensor_pool.pipeline.record.catalogue import Catalogue, SegmentInfo
+    from tensor_pool.pipeline.record.span import Span
     from tensor_pool.pipeline.spark.options import SourceOptions
 
 __all__ = ["FilteringReader", "RecordingReader", "SegmentPart", "parts_of", "read_part"]
