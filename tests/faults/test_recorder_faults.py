@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pool_hosts import quick_host
+from recording_child import acknowledged, recording_child
 from tensor_pool.pipeline.record import Recorder, store
 from tensor_pool.pipeline.record.catalogue import load_catalogue, stream_directory
 from tensor_pool.pipeline.record.reading import read_rows
@@ -23,19 +24,7 @@ from tensor_pool.testing import wait_until
 NAME = "camera-1"
 FRAME_BYTES = 40_000
 
-RECORD = """
-    from tensor_pool.pipeline.record import Recorder
-    options = dict(sync={sync!r}, segment_bytes=300_000, sync_interval_s=0.05)
-    recorder = Recorder(pool, ["camera-1"], {out!r}, **options)
-    print("ready")
-    before = None
-    while True:
-        durable = recorder.progress["camera-1"].durable_seq
-        if durable != before:
-            print(durable)
-            before = durable
-        time.sleep(0.001)
-"""
+SMALL_SEGMENTS = {"segment_bytes": 300_000, "sync_interval_s": 0.05}
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +43,6 @@ def publish(out, count):
     for _ in range(count):
         out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
         time.sleep(0.002)  # what a camera's rate would be; nothing waits for it
-
-
-def acknowledged(recorder) -> int:
-    """What the dead recorder said last."""
-    durable = -1
-    while True:
-        try:
-            line = recorder.read_line(timeout_s=5)
-        except AssertionError:
-            return durable
-        durable = max(durable, int(line) if line.isdecimal() else -1)
 
 
 def check(recording, durable) -> None:
@@ -100,10 +78,7 @@ def check(recording, durable) -> None:
     ],
 )
 def test_a_recorder_that_is_killed_anywhere_keeps_what_it_acknowledged(host, out, tmp_path, fault, sync):
-    recorder = host.run_python(
-        RECORD.format(out=str(tmp_path), sync=sync), environ={"TENSOR_POOL_FAULT": fault}
-    )
-    assert recorder.read_line() == "ready"
+    recorder = recording_child(host, tmp_path, fault=fault, sync=sync, **SMALL_SEGMENTS)
     wait_until(lambda: out.stats.consumers)
     wait_until(lambda: publish(out, 5) or recorder.exit_code is not None, what="the end of the recorder")
     check(tmp_path, acknowledged(recorder))
@@ -115,8 +90,7 @@ def test_a_recorder_that_is_killed_at_any_time(host, out, tmp_path):
     times = random.Random(seed)
     for attempt in range(5):
         recording = tmp_path / str(attempt)
-        recorder = host.run_python(RECORD.format(out=str(recording), sync="interval"))
-        assert recorder.read_line() == "ready"
+        recorder = recording_child(host, recording, **SMALL_SEGMENTS)
         wait_until(lambda: out.stats.consumers)
         publish(out, times.randrange(10, 60))
         recorder.kill()
@@ -124,8 +98,7 @@ def test_a_recorder_that_is_killed_at_any_time(host, out, tmp_path):
 
 
 def test_a_killed_recorder_is_followed_by_another_one(host, out, tmp_path):
-    recorder = host.run_python(RECORD.format(out=str(tmp_path), sync="frame"))
-    assert recorder.read_line() == "ready"
+    recorder = recording_child(host, tmp_path, sync="frame", **SMALL_SEGMENTS)
     wait_until(lambda: out.stats.consumers)
     publish(out, 20)
     recorder.kill()

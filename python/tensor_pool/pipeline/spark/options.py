@@ -34,7 +34,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``payload``             ref           ``ref``: where tensors lie; ``bytes``: the tensors themselves
     ``startSeq, endSeq``    all           which frames by number, both included
     ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
-    ``partitionBytes``      64 MiB        how many bytes of tensors a task gets
+    ``partitionBytes``      64 MiB        about how many bytes of tensors a task gets
     ``filterPushdown``      false         leave out segments that a query's filters leave out; only for tables
                                           that are used in one query, see `FilteringReader`
     ``failOnDataLoss``                    whether what is missing ends the query (default for recordings), or

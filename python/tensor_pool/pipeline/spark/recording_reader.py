@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -65,17 +66,24 @@ class SegmentPart(InputPartition):
 def parts_of(
     stream: RecordedStream,
     segment: SegmentInfo,
-    max_bytes: int,
+    part_bytes: int,
     *,
     first_row: int = 0,
     end_row: int | None = None,
 ) -> Iterator[SegmentPart]:
-    """Cuts rows of a segment into parts of about so many bytes."""
+    """Cuts rows of a segment into parts of about so many bytes, all about as long.
+
+    A task costs as much as reading some ten megabytes: a segment that is a little longer than two parts is no
+    reason for a third one.
+    """
     about = msgspec.structs.replace(stream.catalogue, segments=[])
     end_row = segment.rows if end_row is None else end_row
-    rows = max(1, segment.rows * max_bytes // max(1, segment.nbytes))
-    for first in range(first_row, end_row, rows):
-        yield SegmentPart(stream.place.uri, about, segment, first, min(first + rows, end_row))
+    rows = end_row - first_row
+    nbytes = segment.nbytes * rows // max(1, segment.rows)
+    count = min(max(1, round(nbytes / part_bytes)), rows)
+    edges = [first_row + rows * part // count for part in range(count + 1)] if rows > 0 else []
+    for first, end in itertools.pairwise(edges):
+        yield SegmentPart(stream.place.uri, about, segment, first, end)
 
 
 def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:

@@ -53,6 +53,12 @@ _MIB: Final = 1 << 20
 @click.option(
     "--keep-mib", type=click.IntRange(min=1), metavar="MIB", help="Remove the oldest segments beyond."
 )
+@click.option(
+    "--backlog-mib",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="What of a stream may wait for the disk; by default an eighth of the free memory, for all together.",
+)
 @click.option("--keep-hours", type=click.FloatRange(1e-3, 1e6), metavar="H", help="Remove older segments.")
 @click.option(
     "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
@@ -91,12 +97,13 @@ def record(
     from tensor_pool.pipeline.record.options import RecorderOptions  # noqa: PLC0415
     from tensor_pool.pipeline.record.recorder import Recorder  # noqa: PLC0415
 
-    keep_mib, keep_hours = options["keep_mib"], options["keep_hours"]
+    keep_mib, keep_hours, backlog_mib = (options[name] for name in ("keep_mib", "keep_hours", "backlog_mib"))
     how = RecorderOptions(
         sync=options["sync"],
         segment_bytes=options["segment_mib"] * _MIB,
         keep_bytes=None if keep_mib is None else keep_mib * _MIB,
         keep_s=None if keep_hours is None else keep_hours * 3600,
+        max_backlog_bytes=None if backlog_mib is None else backlog_mib * _MIB,
         start="oldest" if options["oldest"] else "latest",
     )
     chosen = [int(stream) if stream.isdecimal() else stream for stream in streams]
