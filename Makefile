@@ -79,8 +79,8 @@ test-python: $(STAMPS)/native ## Unit, property, conformance and integration tes
 	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m "not slow and not quiet" $(LIGHT_TESTS)
 	@tools/say "running the Python tests with real processes, two at a time: most of them wait"
 	@pytest --numprocesses 2 --dist loadfile -m "not slow and not quiet" $(addprefix --ignore=,$(LIGHT_TESTS) tests/spark)
-	@tools/say "running the Python tests with Spark, in one session"
-	@pytest -m "not slow and not quiet" tests/spark
+	@tools/say "running the Python tests with Spark, in two sessions"
+	@pytest --numprocesses 2 --dist loadfile -m "not slow and not quiet" tests/spark
 	@tools/say "running the Python tests that measure time, one after the other"
 	@pytest -m "quiet and not slow"
 

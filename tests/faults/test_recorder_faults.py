@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
+import shutil
 import threading
 import time
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from pool_hosts import quick_host
+from recording_child import acknowledged, recording_child
 from tensor_pool.pipeline.record import Recorder, store
 from tensor_pool.pipeline.record.catalogue import load_catalogue, stream_directory
 from tensor_pool.pipeline.record.reading import read_rows
@@ -21,19 +24,7 @@ from tensor_pool.testing import wait_until
 NAME = "camera-1"
 FRAME_BYTES = 40_000
 
-RECORD = """
-    from tensor_pool.pipeline.record import Recorder
-    options = dict(sync={sync!r}, segment_bytes=300_000, sync_interval_s=0.05)
-    recorder = Recorder(pool, ["camera-1"], {out!r}, **options)
-    print("ready")
-    before = None
-    while True:
-        durable = recorder.progress["camera-1"].durable_seq
-        if durable != before:
-            print(durable)
-            before = durable
-        time.sleep(0.001)
-"""
+SMALL_SEGMENTS = {"segment_bytes": 300_000, "sync_interval_s": 0.05}
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +43,6 @@ def publish(out, count):
     for _ in range(count):
         out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
         time.sleep(0.002)  # what a camera's rate would be; nothing waits for it
-
-
-def acknowledged(recorder) -> int:
-    """What the dead recorder said last."""
-    durable = -1
-    while True:
-        try:
-            line = recorder.read_line(timeout_s=5)
-        except AssertionError:
-            return durable
-        durable = max(durable, int(line) if line.isdecimal() else -1)
 
 
 def check(recording, durable) -> None:
@@ -98,10 +78,7 @@ def check(recording, durable) -> None:
     ],
 )
 def test_a_recorder_that_is_killed_anywhere_keeps_what_it_acknowledged(host, out, tmp_path, fault, sync):
-    recorder = host.run_python(
-        RECORD.format(out=str(tmp_path), sync=sync), environ={"TENSOR_POOL_FAULT": fault}
-    )
-    assert recorder.read_line() == "ready"
+    recorder = recording_child(host, tmp_path, fault=fault, sync=sync, **SMALL_SEGMENTS)
     wait_until(lambda: out.stats.consumers)
     wait_until(lambda: publish(out, 5) or recorder.exit_code is not None, what="the end of the recorder")
     check(tmp_path, acknowledged(recorder))
@@ -113,8 +90,7 @@ def test_a_recorder_that_is_killed_at_any_time(host, out, tmp_path):
     times = random.Random(seed)
     for attempt in range(5):
         recording = tmp_path / str(attempt)
-        recorder = host.run_python(RECORD.format(out=str(recording), sync="interval"))
-        assert recorder.read_line() == "ready"
+        recorder = recording_child(host, recording, **SMALL_SEGMENTS)
         wait_until(lambda: out.stats.consumers)
         publish(out, times.randrange(10, 60))
         recorder.kill()
@@ -122,8 +98,7 @@ def test_a_recorder_that_is_killed_at_any_time(host, out, tmp_path):
 
 
 def test_a_killed_recorder_is_followed_by_another_one(host, out, tmp_path):
-    recorder = host.run_python(RECORD.format(out=str(tmp_path), sync="frame"))
-    assert recorder.read_line() == "ready"
+    recorder = recording_child(host, tmp_path, sync="frame", **SMALL_SEGMENTS)
     wait_until(lambda: out.stats.consumers)
     publish(out, 20)
     recorder.kill()
@@ -155,9 +130,26 @@ def test_a_disk_that_is_full_for_a_while(host, out, small):
         wait_until(lambda: recorder.progress[NAME].last_seq == last)
         dropped = recorder.progress[NAME].dropped
     assert dropped > 0
-    found = verify(small, repair=True)
-    assert (found.frames + found.lost, found.lost) == (last + 1, dropped)
-    assert verify(small).flaws == []
+    found = verify(small)
+    assert (found.flaws, found.frames + found.lost, found.lost) == ([], last + 1, dropped)
+    directory = stream_directory(small, NAME)
+    segments = load_catalogue(directory).segments
+    assert [segment.file for segment in segments] == sorted(path.name for path in directory.glob("*.arrow"))
+    assert all(a.last_seq < b.first_seq for a, b in itertools.pairwise(segments)), "nothing comes later"
+    assert list(directory.glob("*.index")) == []
+
+
+def test_a_directory_that_is_removed_meanwhile_is_told(host, out, tmp_path):
+    with (
+        host.connect() as pool,
+        Recorder(pool, [NAME], tmp_path / "gone", sync_interval_s=0.05) as recorder,
+    ):
+        wait_until(lambda: out.stats.consumers)
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].frames > 3)
+        shutil.rmtree(tmp_path / "gone")
+        wait_until(lambda: publish(out, 1) or recorder.progress[NAME].dropped > 3)
+        assert recorder.progress[NAME].error is not None
+    assert recorder.progress[NAME].error is not None
 
 
 def test_a_disk_that_turns_read_only_for_a_while(host, out, tmp_path, monkeypatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from recordings import OFFSET_NS, record, record_arrays
 from tensor_pool.pipeline import spark as tps
 from tensor_pool.pipeline.record.recording import Recording
+from tensor_pool.pipeline.spark.recording_reader import parts_of
 
 FRAMES = [0, 1, 2, 3, 4, 5, 6, *range(10, 20)]
 
@@ -107,7 +110,17 @@ def test_filters_keep_segments_closed(load, recording, where, expected):
     assert unneeded
     for segment in unneeded:
         (stream.place.local / segment.file.replace(".arrow", ".rows")).unlink()
-    assert seqs(load(recording).filter(where)) == list(expected)
+    assert seqs(load(recording, filterPushdown=True).filter(where)) == list(expected)
+
+
+def test_a_table_has_all_rows_whatever_was_asked_of_it_before(load, recording):
+    """Spark keeps the filters that a reader has taken in the table."""
+    table = load(recording)
+    few, others = table.filter("seq < 5"), table.filter("seq >= 5")
+    assert (few.count(), table.count()) == (5, 18)
+    assert (few.union(others).count(), few.crossJoin(others).count()) == (18, 5 * 13)
+    assert table.filter("stream_name = 'nobody'").count() == 0
+    assert table.count() == 18
 
 
 def test_several_streams_are_one_table(load, tmp_path):
@@ -128,6 +141,23 @@ def test_large_segments_are_cut_into_tasks(load, tmp_path):
     table = load(tmp_path, partitionBytes=10_000)
     assert table.rdd.getNumPartitions() > 3
     assert seqs(table) == [*range(7), *range(10, 100)]
+
+
+@pytest.mark.parametrize(
+    ("share", "tasks"),
+    [(0.3, 1), (1.0, 1), (1.4, 1), (1.6, 2), (2.02, 2), (10.0, 10), (1e6, 100)],
+)
+def test_tasks_are_about_as_long_as_each_other(tmp_path, share, tasks):
+    record(tmp_path, frames=100, segment_bytes=1 << 20)
+    stream = Recording(tmp_path)["camera/1"]
+    (segment,) = stream.catalogue.segments
+    parts = list(parts_of(stream, segment, int(segment.nbytes / share) or 1))
+    rows = [(part.first_row, part.end_row) for part in parts]
+    assert (rows[0][0], rows[-1][1]) == (0, segment.rows)
+    assert all(one[1] == next_one[0] for one, next_one in itertools.pairwise(rows))
+    lengths = {end - first for first, end in rows}
+    assert max(lengths) - min(lengths) <= 1
+    assert len(parts) == min(tasks, segment.rows)
 
 
 def test_the_format_is_found_without_being_registered(spark):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +23,9 @@ from tensor_pool.pipeline.dataset import Samples, load_manifest, verify_dataset
 from tensor_pool.pipeline.jobs.registry import JOBS
 from tensor_pool.pipeline.record.consumers import CONSUMERS, RecordedConsumer, save_consumers
 from tensor_pool.pipeline.record.recording import Recording
+from tensor_pool.testing import wait_until
 
+PROGRAM = "import sys; from tensor_pool.ops.cli.root import run; sys.exit(run())"
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
@@ -112,6 +120,51 @@ def test_what_is_wrong_is_said(tpool, recording, tmp_path, *, monkeypatch, argum
     assert "Traceback" not in outcome[2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said", "hint"),
+    [
+        (("quality", "{}", "--windows", "5"), "the job quality takes no windows", "it takes read_bytes"),
+        (("quality", "{}", "--master", "nonsense"), "there is no master 'nonsense'", "local[*] for all"),
+        (("quality", "{}", "--master", "local[0]"), "there is no master 'local[0]'", "spark://host:7077"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(tmp_path, monkeypatch, capsys, *, arguments, said, hint):
+    def start(*_, **__):
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
+    code = run(["pipeline", "run", *(argument.format(tmp_path) for argument in arguments)])
+    told = capsys.readouterr()
+    assert (code, told.out) == (2, "")
+    assert f"error: {said}" in told.err
+    assert hint in told.err
+
+
+def _is_working(session):
+    """Whether one of Spark's own processes, below this one, has begun with a table."""
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is none
+            is_ours = os.getsid(int(process.name)) == session
+            if is_ours and b"worker.create_data_source" in (process / "cmdline").read_bytes():
+                return True
+    return False
+
+
+def test_ctrl_c_ends_a_job_without_a_word_of_spark(recording, tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "pipeline", "run", "statistics", recording, "--out", tmp_path],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_until(lambda: _is_working(process.pid), timeout_s=60)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert "ERROR" not in told
+
+
 def test_a_missing_segment_is_counted_and_ends_nothing(tpool, tmp_path):
     record(tmp_path / "in")
     stream = Recording(tmp_path / "in")["camera/1"]
@@ -147,8 +200,8 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
         *("DROPS", "BEFORE", "LAST", "SEQ", "SEEN", "FIRST", "SEEN", "LAST", "SEEN"),
     ]
     assert [line.split()[:5] for line in shown[1:]] == [
-        ["camera-1", "3000000", "no", "stream", "0.25"],
         ["camera-1", "2", "no", "stream", "0.02"],
+        ["camera-1", "3000000", "no", "stream", "0.25"],
         ["camera-1", "1", "yes", "stream", "0"],
     ]
     assert "What consumers of 1 streams lost is not known" in err
@@ -156,7 +209,7 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
         each["stream"]: each
         for each in json.loads((tmp_path / "quality.json").read_text())["result"]["streams"]
     }
-    assert found["camera-1"]["consumers"][0] == {
+    assert found["camera-1"]["consumers"][1] == {
         "consumer_id": 3_000_000,
         "is_recorder": False,
         "mode": "stream",
@@ -176,7 +229,7 @@ def test_losses_of_consumers_are_told_worst_first(tpool, load, tmp_path):
     assert "Consumers" in page.text
     assert "3000000" in page.text
     by_function = jobs.quality(load(tmp_path / "in", stream="camera-1"), recording=tmp_path / "in").streams
-    assert [each.consumer_id for stream in by_function for each in stream.consumers] == [3_000_000, 2, 1]
+    assert [each.consumer_id for stream in by_function for each in stream.consumers] == [2, 3_000_000, 1]
 
 
 def test_a_training_set_tells_what_is_in_it(tpool, tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -137,6 +140,22 @@ def test_the_command(spark, recording, capsys):
 def test_wrong_calls_are_said(spark, recording, capsys, *, arguments, code, said):
     assert run(["pipeline", "monitor", *(argument.format(recording) for argument in arguments)]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_command_with_its_table(recording):
+    program = "from tensor_pool.ops.cli import main; main()"
+    command = [sys.executable, "-c", program, "pipeline", "monitor", str(recording), "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        told = []
+        while not told or "at 2023" not in told[-1]:  # a window is over
+            told.append(process.stderr.readline())
+            assert told[-1], "".join(told)
+        process.send_signal(signal.SIGINT)
+        out, rest = process.communicate(timeout=60)
+    assert process.returncode == 1, "there were alarms"
+    assert "Traceback" not in "".join(told) + rest
+    assert out.count("camera") == 3, out
 
 
 def test_windows_that_make_no_sense_are_refused(spark, recording):

@@ -160,6 +160,33 @@ def test_tables_without_tensors_are_refused(spark, to_pool):
         spark.range(3).write.format("tensorpool").options(**to_pool).mode("append").save()
 
 
+GOOD = (b"abcd", "uint8", [4])
+ROW = "values binary, dtype string, shape array<int>"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ((None, "uint8", [4]), "row 1 of a batch: the row has no values"),
+        ((b"abcd", "uint8", None), "row 1 of a batch: shape None"),
+        ((b"abcd", "uint8", [None]), r"row 1 of a batch: shape \[None\]"),
+        ((b"abcd", None, [4]), "row 1 of a batch: dtype None"),
+        ((b"abcd", "uint8", [5]), "row 1 of a batch: 4 bytes are no uint8"),
+    ],
+    ids=["values", "shape", "lengths", "dtype", "length"],
+)
+def test_rows_that_can_not_be_published_are_said(spark, to_pool, row, said):
+    table = spark.createDataFrame([GOOD, row], ROW).coalesce(1)
+    with pytest.raises(Exception, match=f"can't publish {said}"):
+        table.write.format("tensorpool").options(**to_pool).mode("append").save()
+
+
+def test_what_a_producer_refuses_is_said(spark, to_pool):
+    table = spark.createDataFrame([(*GOOD, -1)], f"{ROW}, timestamp_ns long")
+    with pytest.raises(Exception, match=r"can't publish .*timestamp_ns=-1: a whole number"):
+        table.write.format("tensorpool").options(**to_pool).mode("append").save()
+
+
 def test_a_stream_that_somebody_else_produces_is_refused(load, pool, name, to_pool, tmp_path):
     record_arrays(tmp_path, [np.zeros(4, "uint8")])
     with (

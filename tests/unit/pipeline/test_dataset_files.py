@@ -82,7 +82,8 @@ def test_the_manifest_can_be_lost(tmp_path):
     manifest = make_dataset(tmp_path, range(10), splits=HALVES)
     make_dataset(tmp_path, range(10, 20), splits=HALVES)
     whole = load_manifest(tmp_path)
-    for content in ("", "{}", None):
+    wrong_hash = (tmp_path / MANIFEST).read_text().replace('"hash": "', '"hash": "zz')
+    for content in ("", "{}", wrong_hash, None):
         (tmp_path / MANIFEST).unlink() if content is None else (tmp_path / MANIFEST).write_text(content)
         assert load_manifest(tmp_path) == whole
         assert verify_dataset(tmp_path).problems
@@ -125,6 +126,53 @@ def test_damage_is_found(tmp_path):
     assert Samples(tmp_path, check=False)[3].array[0, 0] != 3
     with pytest.raises(RegionError, match="is missing"):
         samples[25]
+    with pytest.raises(RegionError, match=rf"{manifest.files[1].path} can't be read(.|\n)*copy them again"):
+        samples[12]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.table({"a": [1]}),
+        pa.Table.from_pylist([]),
+        pa.table({field.name: pa.nulls(10, field.type) for field in dataset_schema()}),
+    ],
+    ids=["columns", "no row groups", "nulls"],
+)
+def test_files_that_something_else_wrote_are_said(tmp_path, other):
+    (file,) = make_dataset(tmp_path, range(10)).files
+    pq.write_table(other, tmp_path / file.path)
+    with pytest.raises((RegionError, MalformedMessageError), match=file.path):
+        Samples(tmp_path)[0]
+
+
+def _broken(content, old, new):
+    assert old in content
+    return content.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"\xff\xfe" + content,
+        lambda content: b"\n".join([b'{"commitInfo": 5}', *content.splitlines()[1:]]),
+        lambda content: _broken(content, b'hash\\":\\"', b'hash\\":\\"zz'),
+        lambda content: _broken(content, b'rows\\":10', b'rows\\":-1'),
+        lambda content: _broken(content, b'options\\"', b'optionen\\"'),
+    ],
+    ids=["cut", "no text", "not its type", "hash", "rows", "fields"],
+)
+def test_a_damaged_log_is_a_problem_with_the_name_of_its_file(tmp_path, damage):
+    make_dataset(tmp_path, range(10))
+    log = tmp_path / "_delta_log" / f"{1:020}.json"
+    log.write_bytes(damage(log.read_bytes()))
+    (problem,) = verify_dataset(tmp_path).problems
+    assert str(tmp_path) in problem
+    assert "copy the training set again" in problem
+    (tmp_path / MANIFEST).unlink()
+    with pytest.raises((RegionError, MalformedMessageError), match="copy the training set again"):
+        Samples(tmp_path)
 
 
 def test_rows_that_are_not_those_that_were_written_are_found(tmp_path, monkeypatch):

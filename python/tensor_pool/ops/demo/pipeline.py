@@ -74,8 +74,8 @@ def analyse(
     (stream,) = quality.result.streams
     rate = f"{stream.rate_hz:.1f} a second" if stream.rate_hz else "at no steady rate"
     tell(
-        f"  {stream.verdict}: {stream.frames} frames {rate}, {stream.missing_frames} missing, "
-        f"{sum(stream.damaged.values())} damaged"
+        f"  {stream.verdict}: {_reason(stream)}{stream.frames} frames {rate}, "
+        f"{stream.missing_frames} missing, {sum(stream.damaged.values())} damaged"
     )
     statistics = run("statistics")
     (stream,) = statistics.result.streams
@@ -97,6 +97,12 @@ def analyse(
         ("training set", places.dataset),
     ):
         tell(f"{what + ':':<18} {path}")
+
+
+def _reason(stream: Any) -> str:
+    from tensor_pool.pipeline.jobs.quality_report import why  # noqa: PLC0415 - see above
+
+    return f"{why(stream)}; " if stream.verdict != "ok" else ""
 
 
 def _smaller(picture: Any) -> Any:

@@ -166,7 +166,7 @@ def _recorder(pool: Pool, directory: Path) -> Recorder:
     from tensor_pool.pipeline.record import Recorder  # noqa: PLC0415 - needs the extra `record`
 
     # The stream ends with the camera, which waits for the viewer only: frames must not wait for the disk.
-    return Recorder(pool, [camera.STREAM], directory, sync="seal", max_backlog_bytes=1 << 30)
+    return Recorder(pool, [camera.STREAM], directory, sync="seal")
 
 
 def _await_recorded(recorder: Recorder | None, frames: int) -> None:

@@ -165,7 +165,8 @@ class _SplitFile:
         self._rows: list[dict[str, Any]] = []
         self._values: list[pa.Array] = []
         self._waiting = 0
-        self._hash = 0
+        self._small: list[pa.Table] = []
+        """All columns but the values, of what was written."""
         self._tensor_bytes = 0
         self._row_groups: list[int] = []
         self._keys: list[tuple[str, int, int]] = []
@@ -214,7 +215,7 @@ class _SplitFile:
             rows=len(self._keys),
             nbytes=nbytes,
             tensor_bytes=self._tensor_bytes,
-            hash=add_hashes([f"{self._hash:x}"]),
+            hash=add_hashes([f"{hash_rows(pa.concat_tables(self._small)):x}"]),
             row_groups=tuple(self._row_groups),
             first=min(self._keys),
             last=max(self._keys),
@@ -232,12 +233,13 @@ class _SplitFile:
             return
         at = self._schema.get_field_index(VALUES)
         small = pa.Table.from_pylist(self._rows, self._schema.remove(at))
-        self._hash += hash_rows(small)
+        self._small.append(small)
         # One chunk a tensor: the writer copies it from where it lies, and nothing is put together before.
         values = pa.chunked_array(self._values, pa.binary())
-        table = small.add_column(at, self._schema.field(at), values)
+        columns = [*small.columns[:at], values, *small.columns[at:]]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
         fault_point("dataset.in_file")
-        self._writer.write_table(table.cast(self._schema), row_group_size=len(self._rows))
+        self._writer.write_table(table, row_group_size=len(self._rows))
         self._row_groups.append(len(self._rows))
         self._rows, self._values, self._waiting = [], [], 0
 

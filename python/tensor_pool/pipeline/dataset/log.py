@@ -40,6 +40,7 @@ __all__ = ["DatasetLog", "load_manifest"]
 
 _KEY: Final = "tensorpool"
 """What a commit's own part is called in the log."""
+_COPY_AGAIN: Final = "copy the training set again, or write it anew"
 _SETTINGS: Final = {
     "delta.appendOnly": "true",
     # Commits carry the manifest, so none is ever forgotten.
@@ -75,7 +76,7 @@ class DatasetLog:
             if newest is not None and version is not None and not 0 <= version <= newest.version():
                 hint = f"the newest is {newest.version()}"
                 raise RegionError(f"{self.place} has no version {version}", hint=hint) from None
-            raise RegionError(f"can't read the log of {self.place}: {e}") from None
+            raise RegionError(f"can't read the log of {self.place}: {e}", hint=_COPY_AGAIN) from None
 
     def last_batch(self, query: str) -> int | None:
         """The newest batch of a streaming query that was committed; None when none was."""
@@ -91,6 +92,7 @@ class DatasetLog:
 
         Raises:
             RegionError: The log can't be read, or holds commits that others made.
+            MalformedMessageError: A commit is damaged.
         """
         table = self.table(version)
         if table is None:
@@ -177,9 +179,8 @@ class DatasetLog:
             known = [commit for commit in kept.commits if commit.table_version <= version] if kept else []
         newest = known[-1].table_version if known else -1
         for number in range(newest + 1, version + 1):
-            content = _own_part(self.place, number)
-            if content is not None:
-                commit = msgspec.json.decode(content, type=Commit)
+            commit = _own_part(self.place, number)
+            if commit is not None:
                 known.append(msgspec.structs.replace(commit, table_version=number))
         return known
 
@@ -199,6 +200,7 @@ def load_manifest(
 
     Raises:
         RegionError: There is none, or it can't be read.
+        MalformedMessageError: Its log is damaged.
 
     Example:
         >>> load_manifest("nowhere")
@@ -223,18 +225,25 @@ class _LogLine(msgspec.Struct):
     commitInfo: _CommitInfo | None = None  # noqa: N815 - Delta's name
 
 
-def _own_part(place: Place, version: int) -> str | None:
+def _own_part(place: Place, version: int) -> Commit | None:
     """Our part of a commit; None when another program made it.
 
     From its file: `DeltaTable.history` gives wrong numbers as soon as there is a newer commit than its table.
+
+    Raises:
+        MalformedMessageError: The file is damaged.
     """
+    file = place.child(f"_delta_log/{version:020}.json")
     try:
-        content = place.child(f"_delta_log/{version:020}.json").read()
+        lines = [msgspec.json.decode(line, type=_LogLine) for line in file.read().splitlines() if line]
+        found = next((line.commitInfo for line in lines if line.commitInfo is not None), None)
+        if found is None or found.tensorpool is None:
+            return None
+        return msgspec.json.decode(found.tensorpool, type=Commit)
     except FileNotFoundError:
         return None
-    lines = (msgspec.json.decode(line, type=_LogLine) for line in content.splitlines() if line)
-    found = next((line.commitInfo for line in lines if line.commitInfo is not None), None)
-    return None if found is None else found.tensorpool
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise MalformedMessageError(f"{file} can't be understood: {e}", hint=_COPY_AGAIN) from None
 
 
 def _is_done(table: DeltaTable, commit: Commit) -> bool:

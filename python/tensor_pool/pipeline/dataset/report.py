@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "FileInfo", "Report", "add_hashes", "merge_reports"]
 
 _ALL_HASHES: Final = 1 << 256
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$")]
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,12 +22,12 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Below the training set."""
     split: str
-    rows: int
-    nbytes: int
-    tensor_bytes: int
-    hash: str
+    rows: _Count
+    nbytes: _Count
+    tensor_bytes: _Count
+    hash: _Hash
     """Of its rows, whatever their order; those of files add up (`add_hashes`)."""
-    row_groups: tuple[int, ...]
+    row_groups: tuple[_Count, ...]
     """How many rows each has."""
     first: tuple[str, int, int]
     """Stream, epoch and number of its smallest row."""

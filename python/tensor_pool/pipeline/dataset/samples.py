@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -13,13 +14,13 @@ import pyarrow.parquet as pq
 from tensor_pool import _native
 from tensor_pool.errors import ConfigError, MalformedMessageError, RegionError
 from tensor_pool.pipeline.dataset.log import load_manifest
-from tensor_pool.pipeline.dataset.schema import COLUMNS, VALUES
+from tensor_pool.pipeline.dataset.schema import COLUMNS, VALUES, dataset_schema
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.recording import as_array
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ __all__ = ["Sample", "Samples"]
 
 _NEEDED: Final = ("stream_name", "stream_id", "epoch", "seq", "dtype", "shape", "order", "split", "crc32c")
 _MOST_OPEN: Final = 64
+_LISTED: Final = "verify_dataset lists all files that are; copy them again, or write the training set anew"
 
 
 class Sample(dict[str, Any]):
@@ -53,7 +55,8 @@ class Samples(Sequence[Sample]):
         storage_options: Of `deltalake`, beyond what the URI says.
 
     Raises:
-        RegionError: There is no training set.
+        RegionError: There is no training set, or its log can't be read.
+        MalformedMessageError: Its log is damaged.
         ConfigError: It has no such split or column.
 
     Example:
@@ -120,7 +123,7 @@ class Samples(Sequence[Sample]):
         Raises:
             IndexError: There is none of that number.
             MalformedMessageError: It is damaged.
-            RegionError: Its file is missing.
+            RegionError: Its file is missing or can't be read.
         """
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
@@ -132,20 +135,20 @@ class Samples(Sequence[Sample]):
         at = int(index - self._first_sample[group])
         (row,) = table.slice(at, 1).drop_columns(VALUES).to_pylist()
         values = table[VALUES][at].as_buffer()
+        where = self._files[self._file_of_group[group]].path
         if self._check and _native.crc32c(values) != row["crc32c"]:
+            raise MalformedMessageError(f"frame {row['seq']} in {where} is damaged", hint=_LISTED)
+        try:
+            return Sample(row, as_array(values, row["dtype"], tuple(row["shape"]), row["order"]))
+        except MalformedMessageError as e:
             raise MalformedMessageError(
-                f"frame {row['seq']} in {self._files[self._file_of_group[group]].path} is damaged",
-                hint="verify_dataset lists all files that are",
-            )
-        return Sample(row, as_array(values, row["dtype"], tuple(row["shape"]), row["order"]))
+                f"frame {row['seq']} in {where} is damaged: {e.message}", hint=_LISTED
+            ) from None
 
     def _group(self, group: int) -> pa.Table:
         table = self._read.get(group)
         if table is None:
-            file = int(self._file_of_group[group])
-            table = self._opened(file).read_row_group(
-                group - int(self._first_group[file]), columns=[*self._columns, VALUES], use_threads=False
-            )
+            table = self._load(group)
             self._read[group] = table
             self._read_bytes += table.nbytes
             while self._read_bytes > self._cache_bytes and len(self._read) > 1:
@@ -153,16 +156,48 @@ class Samples(Sequence[Sample]):
         self._read.move_to_end(group)
         return table
 
+    def _load(self, group: int) -> pa.Table:
+        number = int(self._file_of_group[group])
+        file, place = self._opened(number), self._place.child(self._files[number].path)
+        at = group - int(self._first_group[number])
+        columns = [*self._columns, VALUES]
+        with _told_of_damage(place):
+            if at >= file.num_row_groups:
+                raise pa.ArrowInvalid(f"it has {file.num_row_groups} row groups")
+            table = file.read_row_group(at, columns=columns, use_threads=False)
+        if table.num_rows != self.row_groups[group] or not _is_as_written(table, columns):
+            raise MalformedMessageError(f"{place} is not the file that was written", hint=_LISTED)
+        return table
+
     def _opened(self, number: int) -> pq.ParquetFile:
         found = self._open.get(number)
         if found is None:
             place = self._place.child(self._files[number].path)
-            try:
+            with _told_of_damage(place):
                 found = pq.ParquetFile(place.path, filesystem=place.filesystem)
-            except FileNotFoundError:
-                raise RegionError(f"{place} is missing", hint="verify_dataset lists all that are") from None
             self._open[number] = found
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(number)
         return found
+
+
+@contextlib.contextmanager
+def _told_of_damage(place: Place) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise RegionError(f"{place} is missing", hint=_LISTED) from None
+    except (pa.ArrowException, OSError, EOFError) as e:
+        raise RegionError(f"{place} can't be read, it may be damaged: {e}", hint=_LISTED) from None
+
+
+def _is_as_written(table: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether it has all columns, and those that every training set has are of their types."""
+    known = dataset_schema()
+    return set(columns) <= set(table.column_names) and all(
+        table.schema.field(name).type == known.field(name).type
+        and (known.field(name).nullable or not table[name].null_count)
+        for name in columns
+        if name in COLUMNS
+    )

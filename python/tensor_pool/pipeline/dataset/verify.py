@@ -59,15 +59,21 @@ def verify_dataset(
         storage_options: Of `deltalake`, beyond what the URI says.
         on_progress: Is told how many files of how many are done.
 
+    Returns:
+        What was found; if the log itself can't be read, that is the problem, and nothing else was looked at.
+
     Raises:
-        RegionError: There is none, or its log can't be read.
+        RegionError: There is none.
 
     Example:
         >>> verify_dataset("dataset").ok  # doctest: +SKIP
         True
     """
     place = Place(path)
-    manifest = DatasetLog(place, storage_options).manifest(whole_log=True)
+    try:
+        manifest = DatasetLog(place, storage_options).manifest(whole_log=True)
+    except (MalformedMessageError, RegionError) as e:
+        return DatasetCheck(files=0, rows=0, nbytes=0, hash="", problems=[str(e)], unnamed=[])
     if manifest is None:
         raise RegionError(f"there is no training set in {place}")
     problems = _compare_manifest(place, manifest)

@@ -371,9 +371,9 @@ def _consumer(each: RecordedConsumer) -> ConsumerQuality:
     )
 
 
-def _by_loss(consumer: ConsumerQuality) -> tuple[float, int, int]:
-    drops = consumer.drops_gap + consumer.drops_late
-    return -(consumer.lost_share or 0.0), -drops, consumer.consumer_id
+def _by_loss(consumer: ConsumerQuality) -> tuple[int, int]:
+    """By frames, not by share: one that came for a moment and lost it is not the worst."""
+    return -(consumer.drops_gap + consumer.drops_late), consumer.consumer_id
 
 
 def _iso_of(ns: int) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from tensor_pool.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["JOBS", "Job", "job"]
 
@@ -38,6 +38,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         module, _, name = self.function.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), name)
         return found
+
+    def check_options(self, given: Iterable[str]) -> None:
+        """Looks whether these are options of this job.
+
+        Raises:
+            ConfigError: One is not.
+        """
+        unknown = [key for key in given if key not in self.options]
+        if unknown:
+            raise ConfigError(
+                f"the job {self.name} takes no {', '.join(unknown)}",
+                hint=f"it takes {', '.join(self.options) or 'no options of its own'}",
+            )
 
 
 _HERE: Final = "tensor_pool.pipeline.jobs"

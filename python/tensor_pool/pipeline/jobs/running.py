@@ -72,12 +72,7 @@ def run_job(
         'report/quality.html'
     """
     chosen = job(name)
-    unknown = [key for key in options or {} if key not in chosen.options]
-    if unknown:
-        raise ConfigError(
-            f"the job {name} takes no {', '.join(unknown)}",
-            hint=f"it takes {', '.join(chosen.options) or 'no options of its own'}",
-        )
+    chosen.check_options(options or {})
     known = Recording(recording)
     names = [known[stream].name for stream in streams] or list(known)
     directory = output_directory(out)

@@ -12,11 +12,16 @@
 
 from __future__ import annotations
 
-from tensor_pool.pipeline.record.options import RecorderOptions, StreamProgress
-from tensor_pool.pipeline.record.recorder import Recorder
-from tensor_pool.pipeline.record.recording import Recording
-from tensor_pool.pipeline.record.replay import Replay
-from tensor_pool.pipeline.record.replay_options import ReplayOptions, ReplayStats
+from typing import TYPE_CHECKING
+
+from tensor_pool.pipeline.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tensor_pool.pipeline.record.options import RecorderOptions, StreamProgress
+    from tensor_pool.pipeline.record.recorder import Recorder
+    from tensor_pool.pipeline.record.recording import Recording
+    from tensor_pool.pipeline.record.replay import Replay
+    from tensor_pool.pipeline.record.replay_options import ReplayOptions, ReplayStats
 
 __all__ = [
     "Recorder",
@@ -27,3 +32,16 @@ __all__ = [
     "ReplayStats",
     "StreamProgress",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Recorder": "recorder",
+        "RecorderOptions": "options",
+        "Recording": "recording",
+        "Replay": "replay",
+        "ReplayOptions": "replay_options",
+        "ReplayStats": "replay_options",
+        "StreamProgress": "options",
+    },
+)

@@ -21,6 +21,8 @@ class Taken(NamedTuple):
 
     row: Row
     array: NDArray[Any]
+    crc32c: int | None = None
+    """Of its bytes."""
 
 
 class Backlog:

@@ -7,6 +7,7 @@ from the segments.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "Catalogue",
+    "NewerFormatError",
     "SegmentInfo",
     "load_catalogue",
     "number_of",
@@ -31,6 +33,12 @@ __all__ = [
 ]
 
 CATALOGUE: Final = "catalogue.json"
+_SEGMENT: Final = re.compile(r"\d{8,}\.arrow")
+"""Names of segments: anything else could be a file that is none of the recording's."""
+
+
+class NewerFormatError(MalformedMessageError):
+    """A newer release wrote it; nothing here may be changed."""
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,11 +134,24 @@ def load_catalogue(directory: Path | Place) -> Catalogue | None:
             f"{path} can't be understood: {e}", hint="`tpool verify --repair` makes it anew from the segments"
         ) from None
     if catalogue.version > FORMAT_VERSION:
-        raise MalformedMessageError(
+        raise NewerFormatError(
             f"{path} has format {catalogue.version}; this release reads up to {FORMAT_VERSION}",
             hint="use a newer release",
         )
+    _check_segments(catalogue, path)
     return catalogue
+
+
+def _check_segments(catalogue: Catalogue, path: Place) -> None:
+    """Each segment once, and nothing but segments: catalogues come from anywhere."""
+    names = [segment.file for segment in catalogue.segments]
+    wrong = next((name for name in names if not _SEGMENT.fullmatch(name)), None)
+    if wrong is not None or len(set(names)) != len(names):
+        raise MalformedMessageError(
+            f"{path} lists " + ("a segment twice" if wrong is None else f"{wrong!r}, which is no segment"),
+            hint="`tpool verify --repair` makes it anew from the segments",
+        )
+    catalogue.segments.sort(key=lambda segment: number_of(segment.file))
 
 
 def save_catalogue(directory: Path, catalogue: Catalogue) -> None:

@@ -42,8 +42,12 @@ class RecorderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """So is one that is this old."""
     silence_s: float = 5.0
     """And one to which nothing was added for so long."""
-    max_backlog_bytes: int = 256 * _MIB
-    """Frames that wait for the disk; beyond, they are dropped and counted."""
+    max_backlog_bytes: int | None = None
+    """Frames of a stream that wait for the disk; beyond, they are dropped and counted.
+
+    By default all streams together may take an eighth of the memory that is free, and each of them 64 MiB to
+    2 GiB.
+    """
     keep_bytes: int | None = None
     """Remove the oldest segments of a stream beyond this."""
     keep_s: float | None = None
@@ -60,8 +64,9 @@ class RecorderOptions(msgspec.Struct, frozen=True, kw_only=True):
             "silence_s",
             "max_backlog_bytes",
         ):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)!r}", hint="a number above 0")
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name}={value!r}", hint="a number above 0")
 
 
 class StreamProgress(msgspec.Struct, kw_only=True):

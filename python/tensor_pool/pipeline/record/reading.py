@@ -45,9 +45,14 @@ class RecordedRow(NamedTuple):
         return Located(self.row, self.crc32c, self.values_start, self.values.size, attributes)
 
     @property
+    def is_true(self) -> bool:
+        """Whether the row without its bytes is the one that was recorded."""
+        return self.row.crc32c == self.row_crc32c
+
+    @property
     def is_whole(self) -> bool:
         """Whether the row and its bytes are those that were recorded."""
-        return self.row.crc32c == self.row_crc32c and _native.crc32c(self.values) == self.crc32c
+        return self.is_true and _native.crc32c(self.values) == self.crc32c
 
     @property
     def array(self) -> NDArray[Any]:
@@ -135,11 +140,13 @@ def _bytes_of(column: pa.BinaryArray) -> pa.Buffer:
 def describe_segment(path: Path) -> tuple[SegmentInfo, pa.Buffer]:
     """What the catalogue says of a segment, and the table of its rows, both made anew from its rows.
 
+    Rows that are damaged themselves are left out: nothing that they say can be believed.
+
     Raises:
         MalformedMessageError: It is damaged, or empty.
         OSError: It can't be read.
     """
-    rows = [recorded.located for recorded in read_rows(path)]
+    rows = [recorded.located for recorded in read_rows(path) if recorded.is_true]
     table = to_bytes(row_table(rows))
     info = describe_rows(
         path.name,

@@ -10,6 +10,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.catalogue import Catalogue, stream_directory
+from tensor_pool.pipeline.record.memory import backlog_bytes
 from tensor_pool.pipeline.record.options import RecorderOptions
 from tensor_pool.pipeline.record.store import StreamStore
 from tensor_pool.pipeline.record.stream import StreamRecorder
@@ -60,6 +61,7 @@ class Recorder(Closing):
         if isinstance(streams, str) or not streams or len(set(streams)) != len(streams):
             raise ConfigError(f"streams={streams!r}", hint="a list of names or ids, each of them once")
         options = options or RecorderOptions(**changes)
+        self._backlog_bytes = options.max_backlog_bytes or backlog_bytes(len(streams))
         self._resources = contextlib.ExitStack()
         self._out = Path(out)
         self._streams: dict[str | int, StreamRecorder] = {}
@@ -80,7 +82,9 @@ class Recorder(Closing):
         store = StreamStore(stream_directory(out, stream), options, about=about)
         # Nothing is skipped to catch up: what is lost is lost because the ring was too short, and told of.
         consumer = pool.consumer(stream, start=options.start, copy_mode=True, max_outstanding_seq_gap=0)
-        return self._resources.enter_context(StreamRecorder(consumer, store, options))
+        return self._resources.enter_context(
+            StreamRecorder(consumer, store, backlog_bytes=self._backlog_bytes)
+        )
 
     @property
     def progress(self) -> dict[str | int, StreamProgress]:

@@ -16,13 +16,11 @@ from tensor_pool.pipeline.record.consumers import load_consumers
 from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.record.rows import Row
-from tensor_pool.pool.metadata import read_attribute
-from tensor_pool.wire.messages import MetaAttribute
+from tensor_pool.pipeline.record.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
     import os
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from tensor_pool.pipeline.record.catalogue import Catalogue, SegmentInfo
@@ -39,51 +37,8 @@ __all__ = [
     "read_attributes",
 ]
 
-_ALL: Final = 2**63 - 1
 _LINES: Final = 256
 """Rows that are Python objects at a time; a segment of small frames has a hundred thousand."""
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a stream is meant; both ends belong to it.
-
-    Example:
-        >>> Span(first_seq=10, last_seq=19).first_seq
-        10
-    """
-
-    first_seq: int = 0
-    last_seq: int = _ALL
-    first_ns: int = -_ALL
-    """Real time of frames."""
-    last_ns: int = _ALL
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether times matter; frames without a known clock are outside of any time."""
-        return self.first_ns > -_ALL or self.last_ns < _ALL
-
-    def touches(self, segment: SegmentInfo) -> bool:
-        """Whether anything of a segment may belong to it."""
-        if segment.max_seq < self.first_seq or segment.min_seq > self.last_seq:
-            return False
-        if not self.is_timed:
-            return True
-        first, last = segment.first_event_ns, segment.last_event_ns
-        return first is not None and last is not None and last >= self.first_ns and first <= self.last_ns
-
-    def of(self, table: pa.Table) -> pa.Table:
-        """The rows of a table that belong to it; metadata always does."""
-        end = pc.subtract(pc.add(table["seq"], pc.max_element_wise(table["count"], 1)), 1)
-        wanted = pc.and_(pc.less_equal(table["seq"], self.last_seq), pc.greater_equal(end, self.first_seq))
-        if self.is_timed:
-            event = pc.add(table["timestamp_ns"], table["realtime_offset_ns"])
-            timely = pc.and_(pc.greater_equal(event, self.first_ns), pc.less_equal(event, self.last_ns))
-            wanted = pc.and_(wanted, pc.fill_null(timely, fill_value=False))
-        return table.filter(pc.or_(wanted, pc.equal(table["kind"], "metadata")))
-
-
-EVERYTHING: Final = Span()
 
 
 class RecordedFrame:
@@ -213,20 +168,27 @@ class RecordedStream:
         self, segment: SegmentInfo, span: Span = EVERYTHING, *, gaps: bool = False
     ) -> Iterator[RecordedFrame]:
         """Those of one segment, so that who reads on after a damaged one can; see `frames`."""
-        table = span.of(read_row_table(self.place, segment))
-        metadata: Mapping[str, Any] = {}
+        whole = read_row_table(self.place, segment)
+        # Of each version: a recorder hears of it up to a moment after the first frames that refer to it.
+        told = whole.filter(pc.equal(whole["kind"], "metadata")).to_pylist()
+        versions = {
+            (line["epoch"], line["meta_version"]): read_attributes(line["attributes"]) for line in told
+        }
+        table = span.of(whole)
         pieces = self.pieces(segment)
         for batch in table.to_batches(max_chunksize=_LINES):
             for line in batch.to_pylist():
-                if line["kind"] == "metadata":
-                    metadata = read_attributes(line["attributes"])
-                elif line["kind"] == "frame" or gaps:
+                if line["kind"] == "frame" or (gaps and line["kind"] == "gap"):
+                    metadata = versions.get((line["epoch"], line["meta_version"]), {})
                     where = (line["values_start"], line["nbytes"], line["crc32c"])
                     yield RecordedFrame(_row(line), where, pieces, metadata)
 
 
 def read_attributes(content: bytes) -> Mapping[str, Any]:
     """The metadata of a recording's row."""
+    from tensor_pool.pool.metadata import read_attribute  # noqa: PLC0415 - planning a query needs none of it
+    from tensor_pool.wire.messages import MetaAttribute  # noqa: PLC0415
+
     attributes = msgspec.json.decode(content, type=list[MetaAttribute])
     return {attribute.key: read_attribute(attribute) for attribute in attributes}
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tensor_pool import _native
 
-__all__ = ["FORMAT_VERSION", "SCHEMA", "VALUES", "Row", "RowKind", "to_batch"]
+__all__ = ["FORMAT_VERSION", "SCHEMA", "VALUES", "Row", "RowKind", "checksum", "to_batch"]
 
 FORMAT_VERSION: Final = 1
 """Grows when older programs could not read what newer ones write; newer ones read all that came before."""
@@ -100,12 +100,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.seq + max(self.count, 1) - 1
 
 
-def to_batch(row: Row, values: Any = b"") -> tuple[pa.RecordBatch, int]:
+def checksum(values: Any) -> int:
+    """The checksum of a frame's bytes as they lie in memory.
+
+    Example:
+        >>> hex(checksum(b"123456789"))
+        '0xe3069283'
+    """
+    return _native.crc32c(pa.py_buffer(values))
+
+
+def to_batch(row: Row, values: Any = b"", crc32c: int | None = None) -> tuple[pa.RecordBatch, int]:
     """A row and its bytes as a record batch that does not copy them, and their checksum.
 
     Args:
         row: The row.
         values: Anything with a contiguous buffer.
+        crc32c: Their checksum, if it is known.
 
     Example:
         >>> batch, crc = to_batch(Row(kind="frame", stream_id=1, epoch=1, seq=5), b"123456789")
@@ -113,7 +124,7 @@ def to_batch(row: Row, values: Any = b"") -> tuple[pa.RecordBatch, int]:
         (1, 5, '0xe3069283')
     """
     data = pa.py_buffer(values)
-    crc = _native.crc32c(data)
+    crc = checksum(data) if crc32c is None else crc32c
     columns = [pa.array([getattr(row, name)], SCHEMA.field(name).type) for name in Row.__struct_fields__]
     columns += [pa.array([row.crc32c], pa.uint32()), pa.array([crc], pa.uint32())]
     ends = pa.py_buffer(np.array([0, data.size], np.int32))

@@ -8,6 +8,7 @@ rows beside it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
+from tensor_pool.pipeline.record.growing_file import GrowingFile
 from tensor_pool.pipeline.record.index import IndexEntry
 from tensor_pool.pipeline.record.row_table import ROWS, Located, describe_rows, row_table, to_bytes
 from tensor_pool.pipeline.record.rows import SCHEMA, to_batch
-from tensor_pool.pipeline.record.synced import sync_directory, sync_file, write_synced
+from tensor_pool.pipeline.record.synced import sync_directory, write_synced
 from tensor_pool.runtime.faults import fault_point
 
 if TYPE_CHECKING:
@@ -69,35 +71,52 @@ class SegmentWriter(Closing):
         self._unindexed: list[IndexEntry] = []
         self._rows: list[Located] = []
         try:
-            self._data_fd = self._open(self.path)
-            self._index_fd = self._open(self._index_path)
-            self._sink = self._resources.enter_context(pa.OSFile(str(self.path), "wb"))
-            self._writer = pa.ipc.new_file(self._sink, SCHEMA)
+            self._file = self._resources.enter_context(GrowingFile(self.path))
+            self._index_fd = self._open_index()
+            self._writer = pa.ipc.new_file(self._file, SCHEMA)
             fault_point("record.segment_open")
         except BaseException:
             self.close()
+            for path in (self.path, self._index_path):  # nothing is in them
+                path.unlink(missing_ok=True)
             raise
 
-    def _open(self, path: Path) -> int:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o644)
+    def _open_index(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND
+        fd = os.open(self._index_path, flags, 0o644)
         self._resources.callback(os.close, fd)
         return fd
+
+    @property
+    def in_doubt(self) -> list[Located]:
+        """Rows that are not in the file for certain: lost, if it can't be written any more."""
+        landed = self._file.landed
+        return [
+            located for located, entry in zip(self._rows, self.entries, strict=True) if entry.end > landed
+        ]
 
     @property
     def nbytes(self) -> int:
         """How long the file is."""
         return self.entries[-1].end if self.entries else 0
 
-    def append(self, row: Row, values: Any = b"") -> IndexEntry:
-        """Writes a row; it counts once `sync` has returned.
+    def append(self, row: Row, values: Any = b"", crc32c: int | None = None) -> IndexEntry:
+        """Writes a row, or leaves it under way; it counts once `sync` has returned.
+
+        Args:
+            row: The row.
+            values: Its bytes.
+            crc32c: Their checksum, if it is known.
 
         Raises:
-            OSError: It can't be written. What was written before stays readable; no more can be added.
+            OSError: It, or a row that was under way, can't be written. What was before them stays readable;
+                no more can be added.
         """
-        batch, crc = to_batch(row, values)
-        start = self._sink.tell()
+        batch, crc = to_batch(row, values, crc32c)
+        start = self._file.tell()
         self._writer.write_batch(batch)
-        end = self._sink.tell()
+        self._file.flush()
+        end = self._file.tell()
         nbytes = batch.column(batch.num_columns - 1).buffers()[2].size
         padded = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
         entry = IndexEntry(
@@ -113,11 +132,14 @@ class SegmentWriter(Closing):
         """Makes all rows so far survive a crash: the rows first, then the entries that vouch for them.
 
         Raises:
-            OSError: The disk failed.
+            OSError: The disk failed, or the file was removed meanwhile.
         """
+        if os.fstat(self._file.fileno()).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, f"{self.path} was removed while it was written")
         if self._unindexed:
             fault_point("record.before_sync")
-            os.fdatasync(self._data_fd)
+            self._file.settle()
+            os.fdatasync(self._file.fileno())
             fault_point("record.before_index")
             self._write_index(b"".join(entry.encode() for entry in self._unindexed))
             self._unindexed.clear()
@@ -137,9 +159,10 @@ class SegmentWriter(Closing):
         """
         self.sync()
         self._writer.close()
+        self._file.settle()
+        os.fsync(self._file.fileno())
         self._resources.close()
         fault_point("record.before_rename")
-        sync_file(self.path)
         sealed = self.path.with_name(f"{self.number:08}{SEALED}")
         table = to_bytes(row_table(self._rows))
         info = describe_rows(

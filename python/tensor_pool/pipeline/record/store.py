@@ -6,6 +6,7 @@ For one thread. Times are given, so that tests need not wait.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
@@ -13,7 +14,7 @@ from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.errors import RegionError
 from tensor_pool.pipeline.record.catalogue import Catalogue, load_catalogue, number_of, save_catalogue
 from tensor_pool.pipeline.record.reading import describe_segment
-from tensor_pool.pipeline.record.repair import seal_left_open
+from tensor_pool.pipeline.record.repair import FIRST_TEMPORARY, left_open, seal_left_open
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
 from tensor_pool.pipeline.record.synced import sync_directory
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tensor_pool.pipeline.record.options import RecorderOptions
+    from tensor_pool.pipeline.record.row_table import Located
     from tensor_pool.pipeline.record.rows import Row
 
 __all__ = ["LOCK", "StreamStore"]
@@ -31,6 +33,8 @@ _LOG: Final = logging.getLogger(__name__)
 _NS: Final = 1_000_000_000
 LOCK: Final = "recorder.lock"
 """Held while a stream is recorded."""
+_RETRY_NS: Final = _NS // 4
+"""How long a disk that failed is left alone."""
 
 
 class StreamStore(Closing):
@@ -80,12 +84,19 @@ class StreamStore(Closing):
         except BaseException:
             self._lock.close()
             raise
+        self._removing = ThreadPoolExecutor(1, thread_name_prefix="record remove")
+        """A disk may need as long to give a segment's blocks back as for ten frames."""
         self._writer: SegmentWriter | None = None
         self._head: list[tuple[Row, Any]] = []
         self._opened_ns = 0
         self._appended_ns = 0
         self._synced_ns = 0
         self._unsynced_bytes = 0
+        self._failed: tuple[OSError, int] | None = None
+        """How the disk failed, and when it is tried again."""
+        self._lost: list[Located] = []
+        self.error: str | None = None
+        """Why the last segment could not be sealed at the end."""
         self.last_seq: int | None = None
         self.durable_seq: int | None = None
         """The newest frame that survives a crash of the machine."""
@@ -93,10 +104,13 @@ class StreamStore(Closing):
         """Segments up to this number need not be kept here; another thread may move it on."""
 
     def _seal_left_open(self) -> None:
-        """What a crash left comes before what is recorded from now on, and belongs into the catalogue."""
-        for path in sorted(self.directory.glob(f"*{OPEN}")):
+        """What a crash or a full disk left comes before what is recorded from now on.
+
+        Nothing is written behind it before: who has read further would never come back for it.
+        """
+        for path in left_open(self.directory):
             kept = seal_left_open(path)
-            _LOG.warning("%s was left open by a crash; %d rows were kept", path, kept)
+            _LOG.warning("%s was left open; %d rows were kept", path, kept)
             sealed = path.with_name(path.name.removesuffix(OPEN) + SEALED)
             if sealed.exists():
                 self.catalogue.segments.append(describe_segment(sealed)[0])
@@ -106,15 +120,23 @@ class StreamStore(Closing):
         """What every segment begins with from now on: the metadata of the moment."""
         self._head = rows
 
-    def append(self, row: Row, values: Any = b"", *, now_ns: int) -> None:
+    def append(self, row: Row, values: Any = b"", *, now_ns: int, crc32c: int | None = None) -> None:
         """Writes a row; opens, syncs and seals as the options say.
 
+        Args:
+            row: The row.
+            values: Its bytes.
+            now_ns: The time.
+            crc32c: The checksum of the bytes, if it is known.
+
         Raises:
-            OSError: The disk failed. The segment is left as it is, and the next row begins another one.
+            OSError: The disk failed. The segment is left as it is, and sealed once the disk works again.
         """
+        if self._failed is not None and now_ns < self._failed[1]:
+            raise self._failed[0]
         try:
             writer = self._writer or self._open(now_ns)
-            entry = writer.append(row, values)
+            entry = writer.append(row, values, crc32c)
             self._appended_ns = now_ns
             self._unsynced_bytes += entry.end - entry.start
             if row.kind == "frame":
@@ -127,9 +149,17 @@ class StreamStore(Closing):
             # Metadata comes before its frame: a segment of nothing else could not be sealed.
             if row.kind != "metadata" and writer.nbytes >= options.segment_bytes:
                 self.seal()
-        except OSError:
+            self._failed = None
+        except OSError as e:
+            self._failed = (e, now_ns + _RETRY_NS)
             self._abandon()
+            self._lost = [located for located in self._lost if located.row is not row]
             raise
+
+    def take_lost(self) -> list[Located]:
+        """Rows that were appended without an error, but had not reached the disk when it failed; once."""
+        lost, self._lost = self._lost, []
+        return lost
 
     def on_time(self, now_ns: int) -> None:
         """Does what time asks for: syncs, seals after silence and old age, removes what need not be kept.
@@ -161,24 +191,32 @@ class StreamStore(Closing):
             return
         try:
             info = writer.seal()
+        except OSError:
+            self._lost += writer.in_doubt
+            raise
         finally:
             writer.close()
         fault_point("record.before_catalogue")
         self.durable_seq = self.last_seq
         self.catalogue.segments.append(info)
-        self._retain()
+        gone = self._forget_oldest()
         save_catalogue(self.directory, self.catalogue)
+        if gone:
+            self._removing.submit(_remove, self.directory, gone)
 
     def close(self) -> None:
         """Seals and ends; a disk that fails now is logged. May be called again."""
         try:
             self.seal()
         except OSError as e:
+            self.error = e.strerror or str(e)
             _LOG.error("the last segment of %s stays open: %s", self.directory, e)
         finally:
+            self._removing.shutdown()
             self._lock.close()
 
     def _open(self, now_ns: int) -> SegmentWriter:
+        self._seal_left_open()
         self._writer = writer = SegmentWriter(self.directory, self._next_number())
         self._opened_ns = self._synced_ns = self._appended_ns = now_ns
         self._unsynced_bytes = 0
@@ -188,7 +226,8 @@ class StreamStore(Closing):
 
     def _next_number(self) -> int:
         names = [path.name for path in self.directory.iterdir() if path.name.endswith((SEALED, OPEN, INDEX))]
-        used = [int(name.partition(".")[0]) for name in names if name[:8].isdecimal()]
+        numbers = [int(name.partition(".")[0]) for name in names if name[:8].isdecimal()]
+        used = [number for number in numbers if number < FIRST_TEMPORARY]
         return max([*used, self.catalogue.removed_through]) + 1  # numbers are never used again
 
     def _sync(self, now_ns: int) -> None:
@@ -200,11 +239,12 @@ class StreamStore(Closing):
 
     def _abandon(self) -> None:
         if self._writer is not None:
+            self._lost += self._writer.in_doubt
             self._writer.close()
             self._writer = None
 
-    def _retain(self) -> None:
-        """Forgets, then removes, the oldest segments that need not be kept; never the newest."""
+    def _forget_oldest(self) -> list[str]:
+        """Takes the segments that need not be kept out of the catalogue, never the newest; their names."""
         options, segments = self._options, self.catalogue.segments
         newest_ns = segments[-1].last_recorded_ns
         total = sum(segment.nbytes for segment in segments)
@@ -219,11 +259,17 @@ class StreamStore(Closing):
             if not too_much and not too_old and not is_elsewhere:
                 break
             total -= oldest.nbytes
-            gone.append(segments.pop(0))
+            gone.append(segments.pop(0).file)
             self.catalogue.removed_through = number_of(oldest.file)
-        if gone:
-            save_catalogue(self.directory, self.catalogue)
-            for segment in gone:
-                number = segment.file.partition(".")[0]
-                for ending in (SEALED, ROWS):
-                    (self.directory / f"{number}{ending}").unlink(missing_ok=True)
+        return gone
+
+
+def _remove(directory: Path, segments: list[str]) -> None:
+    for name in segments:
+        number = name.partition(".")[0]
+        for ending in (SEALED, ROWS):
+            path = directory / f"{number}{ending}"
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as e:
+                _LOG.error("%s is no longer needed, but can't be removed: %s", path, e)

@@ -1,7 +1,8 @@
 """Recording one stream: a thread that reads and a thread that writes.
 
-The reading thread only copies, so that it never misses a frame for the disk's sake; between the two lies a
-`Backlog`. What does not fit into it is dropped, counted, and told in the recording itself as a gap.
+The reading thread only copies and sums up, so that it never misses a frame for the disk's sake; between the
+two lies a `Backlog`. What does not fit into it is dropped, counted, and told in the recording itself as a
+gap.
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from tensor_pool.pipeline.record.backlog import Backlog, Taken
 from tensor_pool.pipeline.record.clock import clock_offset_ns
 from tensor_pool.pipeline.record.consumers import ConsumerNotes
 from tensor_pool.pipeline.record.options import StreamProgress
-from tensor_pool.pipeline.record.rows import Row
+from tensor_pool.pipeline.record.rows import Row, checksum, to_batch
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from tensor_pool.pipeline.record.options import RecorderOptions
     from tensor_pool.pipeline.record.store import StreamStore
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
@@ -48,13 +48,13 @@ class StreamRecorder(Closing):
     Args:
         consumer: Where frames come from, in copy mode; belongs to the recorder from now on.
         store: Where rows go; belongs to the recorder too.
-        options: How.
+        backlog_bytes: What may wait for the disk.
     """
 
-    def __init__(self, consumer: Consumer, store: StreamStore, options: RecorderOptions) -> None:
+    def __init__(self, consumer: Consumer, store: StreamStore, *, backlog_bytes: int) -> None:
         self._consumer = consumer
         self._store = store
-        self._backlog = Backlog(max_bytes=options.max_backlog_bytes)
+        self._backlog = Backlog(max_bytes=backlog_bytes)
         self._notes = ConsumerNotes(store.directory)
         self._progress = StreamProgress()
         self._next: tuple[int, int] | None = None
@@ -65,6 +65,7 @@ class StreamRecorder(Closing):
         self._told_metadata: tuple[int, int] | None = None
         self._clock_of: tuple[int, int] | None = None
         self._clock_offset_ns = clock_offset_ns({})
+        to_batch(Row(kind="frame", stream_id=0, epoch=0, seq=0))  # the first one imports for half a second
         self._stop = threading.Event()
         self._reading = threading.Thread(target=self._read, name="record read", daemon=True)
         self._writing = threading.Thread(target=self._write, name="record write", daemon=True)
@@ -151,7 +152,7 @@ class StreamRecorder(Closing):
             trace_id=info.trace_id,
         )
         before = [] if self._gap is None else [Taken(self._gap, _NOTHING)]
-        if not self._backlog.put(*before, Taken(row, array)):
+        if not self._backlog.put(*before, Taken(row, array, checksum(array))):
             return "backlog_full"
         self._gap = None
         return None
@@ -187,6 +188,7 @@ class StreamRecorder(Closing):
                 self._store.on_time(time.monotonic_ns())
                 self._notes.on_time(time.monotonic_ns())
             except OSError as e:
+                self._take_back()
                 self._on_disk_error(e)
             finally:
                 if taken is not None:
@@ -195,6 +197,9 @@ class StreamRecorder(Closing):
                 break
         self._notes.save()  # before the last catalogue, after which an upload is done
         self._store.close()
+        self._take_back()
+        if self._store.error is not None:
+            self._progress.error = self._store.error
 
     def _append(self, taken: Taken) -> None:
         row = msgspec.structs.replace(taken.row, realtime_offset_ns=self._realtime_offset_ns(taken.row))
@@ -204,8 +209,9 @@ class StreamRecorder(Closing):
             if self._unwritten is not None:
                 self._store.append(self._unwritten, now_ns=time.monotonic_ns())
                 self._unwritten = None
-            self._store.append(row, taken.array, now_ns=time.monotonic_ns())
+            self._store.append(row, taken.array, now_ns=time.monotonic_ns(), crc32c=taken.crc32c)
         except OSError:
+            self._take_back()
             self._give_up(row)
             raise
         if self._progress.error is not None:
@@ -215,6 +221,15 @@ class StreamRecorder(Closing):
             self._progress.frames += 1
             self._progress.nbytes += taken.array.nbytes
             self._progress.epoch, self._progress.last_seq = row.epoch, row.seq
+
+    def _take_back(self) -> None:
+        """Counts and tells of rows that were on their way to the disk when it failed."""
+        for lost in self._store.take_lost():
+            if lost.row.kind == "frame":
+                self._progress.frames -= 1
+                self._progress.nbytes -= lost.nbytes
+            if lost.row.kind != "metadata":
+                self._give_up(lost.row)
 
     def _give_up(self, row: Row) -> None:
         """Remembers what could not be written, to tell of it when the disk works again."""

@@ -9,11 +9,18 @@ import msgspec
 
 from tensor_pool.driver.lock import is_held
 from tensor_pool.errors import MalformedMessageError, RegionError
-from tensor_pool.pipeline.record.catalogue import CATALOGUE, Catalogue, load_catalogue, save_catalogue
+from tensor_pool.pipeline.record.catalogue import (
+    CATALOGUE,
+    Catalogue,
+    NewerFormatError,
+    load_catalogue,
+    save_catalogue,
+)
 from tensor_pool.pipeline.record.consumers import CONSUMERS, load_consumers
+from tensor_pool.pipeline.record.place import Place
 from tensor_pool.pipeline.record.reading import describe_segment, read_rows
-from tensor_pool.pipeline.record.repair import acknowledged_rows, seal_left_open
-from tensor_pool.pipeline.record.row_table import ROWS
+from tensor_pool.pipeline.record.repair import acknowledged_rows, left_open, seal_left_open
+from tensor_pool.pipeline.record.row_table import ROWS, read_row_table
 from tensor_pool.pipeline.record.segment import OPEN, SEALED
 from tensor_pool.pipeline.record.store import LOCK
 from tensor_pool.pipeline.record.synced import write_synced
@@ -92,7 +99,11 @@ class _Stream:
         self._on_segment = on_segment
 
     def check(self) -> None:
-        catalogue = self._catalogue()
+        try:
+            catalogue = self._catalogue()
+        except NewerFormatError as e:
+            self._flaw(self._directory / CATALOGUE, e.message)  # and nothing of it is touched
+            return
         listed = {segment.file: segment for segment in catalogue.segments}
         is_changed = False
         if self._repair:
@@ -100,7 +111,7 @@ class _Stream:
         found = sorted(self._directory.glob(f"*{SEALED}"))
         infos = []
         for path in found:
-            info = self._check_sealed(path)
+            info = self._check_sealed(path, listed.get(path.name))
             if info is None:
                 infos += [listed[path.name]] if path.name in listed else []
                 continue
@@ -111,7 +122,7 @@ class _Stream:
         for name in sorted(set(listed) - {path.name for path in found}):
             is_changed = True
             self._flaw(self._directory / name, "is missing", repaired=False)
-        for path in sorted(self._directory.glob(f"*{OPEN}")):
+        for path in left_open(self._directory):
             self._check_open(path)
         self._check_consumers()
         if self._repair and is_changed:
@@ -121,22 +132,28 @@ class _Stream:
     def _catalogue(self) -> Catalogue:
         try:
             catalogue = load_catalogue(self._directory)
+        except NewerFormatError:
+            raise
         except MalformedMessageError as e:
             self._flaw(self._directory / CATALOGUE, e.message, repaired=self._repair)
             return Catalogue(stream_name=urllib.parse.unquote(self._directory.name))
         return catalogue or Catalogue(stream_name=urllib.parse.unquote(self._directory.name))
 
-    def _check_sealed(self, path: Path) -> SegmentInfo | None:
+    def _check_sealed(self, path: Path, listed: SegmentInfo | None) -> SegmentInfo | None:
         self._on_segment(path)
         try:
-            damaged = self._damaged(path)
+            damaged = [recorded for recorded in read_rows(path) if not recorded.is_whole]
             info, table = describe_segment(path)
         except (MalformedMessageError, OSError) as e:
             self._flaw(path, getattr(e, "message", str(e)))
             return None
-        for seq in damaged:
-            self._flaw(path, f"frame {seq} is not what was recorded (wrong checksum)")
-        self._check_table(path.with_name(path.name.removesuffix(SEALED) + ROWS), table)
+        for recorded in damaged:
+            name = f"frame {recorded.row.seq}" if recorded.is_true else "a row"
+            self._flaw(path, f"{name} is not what was recorded (wrong checksum)")
+        if listed is not None and any(not each.is_true for each in damaged) and self._is_table_of(listed):
+            info = listed  # the table still says what the damaged rows did
+        else:
+            self._check_table(path.with_name(path.name.removesuffix(SEALED) + ROWS), table)
         self._checked.segments += 1
         self._checked.frames += info.frames
         self._checked.nbytes += info.nbytes
@@ -154,13 +171,21 @@ class _Stream:
                 write_synced(path, expected)
             self._flaw(path, "is not the table of its segment", repaired=self._repair)
 
-    def _damaged(self, path: Path) -> list[int]:
-        return [recorded.row.seq for recorded in read_rows(path) if not recorded.is_whole]
+    def _is_table_of(self, listed: SegmentInfo) -> bool:
+        try:
+            read_row_table(Place(self._directory), listed)
+        except (MalformedMessageError, RegionError, OSError):
+            return False
+        return True
 
     def _check_open(self, path: Path) -> None:
         """A segment that is being written, or that a crash left."""
         self._on_segment(path)
-        rows = list(read_rows(path))
+        try:
+            rows = list(read_rows(path))
+        except (MalformedMessageError, OSError) as e:
+            self._flaw(path, f"{getattr(e, 'message', e)}; --repair sets it aside")
+            return
         frames = sum(recorded.row.kind == "frame" for recorded in rows)
         self._checked.segments += 1
         self._checked.frames += frames
@@ -181,7 +206,7 @@ class _Stream:
 
     def _seal_open_ones(self) -> bool:
         is_changed = False
-        for path in sorted(self._directory.glob(f"*{OPEN}")):
+        for path in left_open(self._directory):
             is_changed = True
             acknowledged, kept = acknowledged_rows(path), seal_left_open(path)
             lost = f", {acknowledged - kept} rows were lost" if acknowledged > kept else ""

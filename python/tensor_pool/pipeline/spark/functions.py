@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.spark.resolve import TensorUnavailableError, open_tensor
+from tensor_pool.pipeline.spark.returned import returned_column
 from tensor_pool.pipeline.spark.schema import OK
 
 if TYPE_CHECKING:
@@ -66,15 +68,19 @@ def map_tensors(
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            kept: dict[str, list[Any]] = {name: batch[name].to_pylist() for name in keep}
+            statuses = batch["status"].to_pylist()
             returned: dict[str, list[Any]] = {name: [] for name in names}
             for place, row in enumerate(rows_of(batch)):
                 status, values = call(row)
                 for name, value in zip(names, values, strict=True):
                     returned[name].append(value)
-                if status != OK and "status" in kept:
-                    kept["status"][place] = status
-            yield pa.RecordBatch.from_pydict(kept | returned, arrow)
+                statuses[place] = status
+            kept = [
+                pa.array(statuses if name == "status" else batch[name].to_pylist(), arrow.field(name).type)
+                for name in keep
+            ]
+            others = [returned_column(name, returned[name], arrow.field(name).type) for name in names]
+            yield pa.RecordBatch.from_arrays([*kept, *others], schema=arrow)
 
     return df.mapInArrow(work, result)
 
@@ -141,13 +147,14 @@ def tensor_udf(
         call = _Caller(fn, ("value",), check=check)
 
         def work(column: pa.Array) -> pa.Array:
-            return pa.array([call(row)[1][0] for row in column.to_pylist()], arrow)
+            return returned_column(fn.__name__, [call(row)[1][0] for row in column.to_pylist()], arrow)
 
         work.__name__ = fn.__name__
         # Spark reads types of arguments as they are written.
         work.__annotations__ = {"column": pa.Array, "return": pa.Array}
-        wrapped: Callable[..., Column] = f.arrow_udf(work, kind)  # type: ignore[attr-defined]
-        return wrapped
+        column_of: Callable[..., Column] = f.arrow_udf(work, kind)  # type: ignore[attr-defined]
+        # Without a name Spark 4.3 fails to name the column of a struct that it makes for the call.
+        return functools.wraps(fn)(lambda tensors: column_of(tensors).alias(fn.__name__))
 
     return decorate
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from tensor_pool.errors import ClosedError, ConfigError
-from tensor_pool.host.connection import connect
 
 if TYPE_CHECKING:
     from tensor_pool import _native
@@ -45,6 +44,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"option settings={self.settings!r:.80}: {e}", hint='as JSON: {"client.wake_profile": "eco"}'
             ) from None
+        from tensor_pool.host.connection import connect  # noqa: PLC0415 - planning needs none of it
+
         return connect(self.aeron_dir or None, config=self.config or None, settings=settings, name=name)
 
 

@@ -9,8 +9,9 @@ import msgspec
 
 from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.record.filesystems import refuse_credentials
-from tensor_pool.pipeline.record.recording import EVERYTHING, Span
+from tensor_pool.pipeline.record.span import EVERYTHING, Span
 from tensor_pool.pipeline.spark.live_pool import Connection
+from tensor_pool.pipeline.spark.option_values import LARGEST, LONGEST_S, Ranges, convert_options
 from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``payload``             ref           ``ref``: where tensors lie; ``bytes``: the tensors themselves
     ``startSeq, endSeq``    all           which frames by number, both included
     ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
-    ``partitionBytes``      64 MiB        how many bytes of tensors a task gets
+    ``partitionBytes``      64 MiB        about how many bytes of tensors a task gets
+    ``filterPushdown``      false         leave out segments that a query's filters leave out; only for tables
+                                          that are used in one query, see `FilteringReader`
     ``failOnDataLoss``                    whether what is missing ends the query (default for recordings), or
                                           is told in rows only (default for live streams)
     ``maxFramesPerTrigger``               at most so many frames in one batch of a stream
@@ -56,6 +59,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     startTs: int = EVERYTHING.first_ns  # noqa: N815
     endTs: int = EVERYTHING.last_ns  # noqa: N815
     partitionBytes: int = 64 << 20  # noqa: N815
+    filterPushdown: bool = False  # noqa: N815
     failOnDataLoss: bool | None = None  # noqa: N815
     maxFramesPerTrigger: int | None = None  # noqa: N815
     maxBytesPerTrigger: int | None = None  # noqa: N815
@@ -81,6 +85,16 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return Span(first_seq=self.startSeq, last_seq=self.endSeq, first_ns=self.startTs, last_ns=self.endTs)
 
 
+_RANGES: Final[Ranges] = {
+    "startSeq": (0, LARGEST),
+    "endSeq": (0, LARGEST),
+    "startTs": (-LARGEST, LARGEST),
+    "endTs": (-LARGEST, LARGEST),
+    "partitionBytes": (1, LARGEST),
+    "maxFramesPerTrigger": (1, LARGEST),
+    "maxBytesPerTrigger": (1, LARGEST),
+    "waitSeconds": (0, LONGEST_S),
+}
 _NAMES: Final = {name.lower(): name for name in SourceOptions.__struct_fields__}
 
 
@@ -100,14 +114,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         if name is None:
             raise ConfigError(f"unknown option {key!r}", hint=f"there are {', '.join(_NAMES.values())}")
         values[name] = _value(name, text)
-    try:
-        options = msgspec.convert(values, SourceOptions, strict=False)
-    except msgspec.ValidationError as e:
-        raise ConfigError(f"option {e}", hint="see the table of options of the format tensorpool") from None
-    for name in ("partitionBytes", "maxFramesPerTrigger", "maxBytesPerTrigger"):
-        number = getattr(options, name)
-        if number is not None and number < 1:
-            raise ConfigError(f"option {name}={number}", hint="a number above 0")
+    options = convert_options(values, SourceOptions, _RANGES)
     if options.maxFramesPerTrigger is not None and options.maxBytesPerTrigger is not None:
         raise ConfigError("two limits for one trigger", hint="maxFramesPerTrigger or maxBytesPerTrigger")
     if options.mode == "live" and not options.stream:

@@ -199,6 +199,10 @@ class Publisher:
                 unavailable += 1
             except TensorPoolError as e:
                 error = f"{e.message}; {e.hint}" if e.hint else e.message
+            except Exception as e:
+                # The task is told; without an answer it would only see that the connection ended.
+                _LOG.exception("a frame of %s", begin.stream)
+                error = f"{type(e).__name__}: {e}"
         if isinstance(message, End):
             if not error and message.is_whole:
                 self._remember(begin)

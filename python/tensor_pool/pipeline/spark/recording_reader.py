@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from tensor_pool.errors import MalformedMessageError, RegionError
 from tensor_pool.pipeline.record.place import Place
-from tensor_pool.pipeline.record.recording import RecordedStream, Recording, Span
+from tensor_pool.pipeline.record.recording import RecordedStream, Recording
 from tensor_pool.pipeline.record.row_table import read_row_table
 from tensor_pool.pipeline.spark.gaps import gap_batch
 from tensor_pool.pipeline.spark.rows import refs_of, values_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
     from tensor_pool.pipeline.record.catalogue import Catalogue, SegmentInfo
+    from tensor_pool.pipeline.record.span import Span
     from tensor_pool.pipeline.spark.options import SourceOptions
 
 __all__ = ["FilteringReader", "RecordingReader", "SegmentPart", "parts_of", "read_part"]
@@ -64,17 +66,24 @@ class SegmentPart(InputPartition):
 def parts_of(
     stream: RecordedStream,
     segment: SegmentInfo,
-    max_bytes: int,
+    part_bytes: int,
     *,
     first_row: int = 0,
     end_row: int | None = None,
 ) -> Iterator[SegmentPart]:
-    """Cuts rows of a segment into parts of about so many bytes."""
+    """Cuts rows of a segment into parts of about so many bytes, all about as long.
+
+    A task costs as much as reading some ten megabytes: a segment that is a little longer than two parts is no
+    reason for a third one.
+    """
     about = msgspec.structs.replace(stream.catalogue, segments=[])
     end_row = segment.rows if end_row is None else end_row
-    rows = max(1, segment.rows * max_bytes // max(1, segment.nbytes))
-    for first in range(first_row, end_row, rows):
-        yield SegmentPart(stream.place.uri, about, segment, first, min(first + rows, end_row))
+    rows = end_row - first_row
+    nbytes = segment.nbytes * rows // max(1, segment.rows)
+    count = min(max(1, round(nbytes / part_bytes)), rows)
+    edges = [first_row + rows * part // count for part in range(count + 1)] if rows > 0 else []
+    for first, end in itertools.pairwise(edges):
+        yield SegmentPart(stream.place.uri, about, segment, first, end)
 
 
 def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:
@@ -154,7 +163,8 @@ class FilteringReader(RecordingReader):
     """Also leaves out what a query's filters leave out anyway: whole segments, before they are opened.
 
     Spark refuses readers that filter unless ``spark.sql.python.filterPushdown.enabled`` is set, so this one
-    is used only where it asks for filters.
+    is used only where it asks for filters; and only with the option ``filterPushdown``, as Spark 4.3 keeps
+    the filters of one query in the table, and the next query over it would lack rows.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name

@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool import _native
 from tensor_pool.errors import (
-    FrameError,
     FrameOverwrittenError,
     MalformedMessageError,
     NoDriverError,
     NoMediaDriverError,
+    TensorPoolError,
 )
 from tensor_pool.pipeline.machine import boot_id, host_name
 from tensor_pool.pipeline.record.place import Pieces, Place
 from tensor_pool.pipeline.record.recording import as_array
 from tensor_pool.pipeline.spark.live_pool import RingUri, live_ring
 from tensor_pool.pipeline.spark.rows import DAMAGED
-from tensor_pool.pipeline.spark.schema import OK
+from tensor_pool.pipeline.spark.tensor_rows import (
+    Content,
+    Segment,
+    Slot,
+    TensorRow,
+    TensorUnavailableError,
+    tensor_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,42 +40,47 @@ _MAPPED_S: Final = 3.0
 """How long a worker waits until it has heard of a stream."""
 
 
-class TensorUnavailableError(FrameError):
-    """A row has no tensor, or no longer has it.
-
-    Args:
-        message: What is wrong.
-        status: The same as one word, for the column ``status``.
-        hint: What to do.
-    """
-
-    def __init__(self, message: str, *, status: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.status: Final = status
-
-
 class _OpenSegments:
     """Mapped segments of this process, the last used ones; workers of Spark serve many tasks."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, Pieces] = OrderedDict()
+        self._open: OrderedDict[str, _OpenSegment] = OrderedDict()
 
     def get(self, uri: str) -> Pieces:
-        pieces = self._open.get(uri)
-        if pieces is None:
-            try:
-                pieces = Place(uri).pieces()
-            except FileNotFoundError:
-                raise TensorUnavailableError(
-                    f"{Place(uri)} is not there on this machine",
-                    status="segment_missing",
-                    hint="recordings belong where all workers find them: a shared disk or an object store",
-                ) from None
-            self._open[uri] = pieces
-            while len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)
+        segment = self._open.get(uri)
+        try:
+            if segment is None or not segment.is_current():
+                segment = self._open[uri] = _OpenSegment(Place(uri))
+        except FileNotFoundError:
+            self._open.pop(uri, None)
+            raise TensorUnavailableError(
+                f"{Place(uri)} is not there on this machine",
+                status="segment_missing",
+                hint="recordings belong where all workers find them: a shared disk or an object store",
+            ) from None
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
         self._open.move_to_end(uri)
-        return pieces
+        return segment.pieces
+
+
+class _OpenSegment:
+    """A segment, and which file of this machine it was: another recording may take its place."""
+
+    def __init__(self, place: Place) -> None:
+        self._path = place.local
+        self._identity = self._look()
+        self.pieces: Final = place.pieces()
+
+    def _look(self) -> tuple[int, ...]:
+        if self._path is None:
+            return ()
+        found = self._path.stat()
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def is_current(self) -> bool:
+        """Whether it is still that file, as it was."""
+        return self._look() == self._identity
 
 
 _SEGMENTS: Final = _OpenSegments()
@@ -82,16 +94,18 @@ def load_tensor(row: Mapping[str, Any], *, check: bool = True) -> NDArray[Any]:
         check: Compare the bytes with their checksum.
 
     Raises:
-        TensorUnavailableError: The row is a gap, its tensor is damaged, overwritten or not here; says what
-            to do.
+        TensorUnavailableError: The row is a gap or makes no sense, its tensor is damaged, overwritten or not
+            here; says what to do.
+        ConfigError: The row lacks a column.
 
     Example:
         >>> row = {"status": "ok", "dtype": "uint8", "shape": [2], "order": "C", "values": b"ab"}
         >>> load_tensor(row).tolist()
         [97, 98]
     """
-    with open_tensor(row, check=check) as array:
-        return array.copy(order="A") if _is_live(row) else array
+    known = tensor_row(row)
+    with _opened(known, check=check) as array:
+        return array.copy(order="A") if isinstance(known, Slot) else array
 
 
 @contextlib.contextmanager
@@ -109,17 +123,19 @@ def open_tensor(row: Mapping[str, Any], *, check: bool | None = None) -> Iterato
         TensorUnavailableError: As for `load_tensor`; also at the end of the block, if a live tensor was
             overwritten in it.
     """
-    if row["status"] != OK:
-        raise TensorUnavailableError(
-            f"frame {row['seq']} has no values: {row['status']}", status=row["status"]
-        )
-    if _is_live(row):
+    with _opened(tensor_row(row), check=check) as array:
+        yield array
+
+
+@contextlib.contextmanager
+def _opened(row: TensorRow | Slot, *, check: bool | None) -> Iterator[NDArray[Any]]:
+    if isinstance(row, Slot):
         with _live(row) as array:
             yield array
         return
     try:
-        content = _recorded(row["ref"], check=check) if "ref" in row else row["values"]
-        array = as_array(content, row["dtype"], tuple(row["shape"]), row["order"])
+        content = row.place.values if isinstance(row.place, Content) else _recorded(row.place, check=check)
+        array = as_array(content, row.dtype, row.shape, row.order)
     except MalformedMessageError as e:
         raise TensorUnavailableError(
             e.message, status=DAMAGED, hint="`tpool verify` lists what is damaged"
@@ -127,40 +143,36 @@ def open_tensor(row: Mapping[str, Any], *, check: bool | None = None) -> Iterato
     yield array
 
 
-def _is_live(row: Mapping[str, Any]) -> bool:
-    return "ref" in row and row["ref"] is not None and row["ref"]["kind"] == "ring"
-
-
 @contextlib.contextmanager
-def _live(row: Mapping[str, Any]) -> Iterator[NDArray[Any]]:
-    ref = row["ref"]
-    seq = row["seq"]
-    if (ref["host"], ref["boot"]) != (host_name(), boot_id()):
-        other = "of another start of this machine" if ref["host"] == host_name() else f"of host {ref['host']}"
+def _live(slot: Slot) -> Iterator[NDArray[Any]]:
+    if (slot.host, slot.boot) != (host_name(), boot_id()):
+        other = "of another start of this machine" if slot.host == host_name() else f"of host {slot.host}"
         raise TensorUnavailableError(
-            f"frame {seq} lies in the memory {other}",
+            f"frame {slot.seq} lies in the memory {other}",
             status="other_host",
             hint="live tensors are read on their producer's host; a recording is read anywhere",
         )
     try:
-        ring = live_ring(RingUri.parse(ref["uri"]))
-        is_there = ring.await_epoch(row["epoch"], _MAPPED_S)
+        ring = live_ring(RingUri.parse(slot.uri))
+        is_there = ring.await_epoch(slot.epoch, _MAPPED_S)
     except (NoDriverError, NoMediaDriverError) as e:
         raise TensorUnavailableError(e.message, status="no_driver", hint=e.hint) from None
+    except ValueError as e:  # also a stream's number or a setting that makes no sense
+        raise _unknown(e) from None
     if not is_there:
         raise TensorUnavailableError(
-            f"epoch {row['epoch']} of frame {seq} is over, its producer was restarted or ended",
+            f"epoch {slot.epoch} of frame {slot.seq} is over, its producer was restarted or ended",
             status="epoch_ended",
             hint="read live tensors in the query that told of them, or record them",
         )
-    frame = ring.read(row["epoch"], seq)
+    frame = ring.read(slot.epoch, slot.seq)
     if frame is None:
-        raise _overwritten(seq)
+        raise _overwritten(slot.seq)
     try:
         with frame as array:
             yield array
     except FrameOverwrittenError:
-        raise _overwritten(seq) from None
+        raise _overwritten(slot.seq) from None
 
 
 def _overwritten(seq: int) -> TensorUnavailableError:
@@ -171,16 +183,23 @@ def _overwritten(seq: int) -> TensorUnavailableError:
     )
 
 
-def _recorded(ref: Mapping[str, Any], *, check: bool | None) -> Any:
-    check = not ref["uri"].startswith("file:") if check is None else check
-    if ref["kind"] != "segment":
-        raise TensorUnavailableError(
-            f"references of kind {ref['kind']!r} are not known", status="unknown_reference"
-        )
+def _unknown(why: ValueError) -> TensorUnavailableError:
+    """Without the URI: there may be a password in it."""
+    message, hint = (why.message, why.hint) if isinstance(why, TensorPoolError) else (str(why), None)
+    return TensorUnavailableError(
+        f"the reference leads nowhere: {message}", status="unknown_reference", hint=hint
+    )
+
+
+def _recorded(segment: Segment, *, check: bool | None) -> Any:
+    uri, offset, length, crc32c = segment
+    check = not uri.startswith("file:") if check is None else check
     try:
-        values = _SEGMENTS.get(ref["uri"]).read(ref["offset"], ref["length"])
-    except OSError as e:
-        raise TensorUnavailableError(f"can't read {ref['uri']}: {e}", status="unreadable") from None
-    if values.size != ref["length"] or (check and _native.crc32c(values) != ref["crc32c"]):
-        raise MalformedMessageError(f"{ref['length']} bytes at {ref['offset']} of {ref['uri']} are damaged")
+        values = _SEGMENTS.get(uri).read(offset, length)
+    except ValueError as e:  # no URI, or none of a filesystem that is known
+        raise _unknown(e) from None
+    except (OSError, MemoryError) as e:
+        raise TensorUnavailableError(f"can't read {uri}: {e}", status="unreadable") from None
+    if values.size != length or (check and _native.crc32c(values) != crc32c):
+        raise MalformedMessageError(f"{length} bytes at {offset} of {uri} are damaged")
     return values

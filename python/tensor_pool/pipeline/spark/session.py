@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from tensor_pool.errors import ConfigError
+from tensor_pool.errors import ConfigError, TensorPoolError
 from tensor_pool.pipeline.spark.source import register
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "session"]
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # Python asks for filters only with this.
+    # Spark asks for filters only with this; see the option `filterPushdown` of the format.
     "spark.sql.python.filterPushdown.enabled": "true",
     # What travels between the JVM and Python does so faster, and in pieces that fit.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -46,6 +47,13 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_MASTER: Final = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|local-cluster\[\d+,\s*\d+,\s*\d+\]|yarn|k8s://.+|spark://.+:\d+"
+)
+_MASTERS: Final = (
+    "local[*] for all cores of this machine, local[2] for two, or a cluster: spark://host:7077, yarn, "
+    "k8s://https://host:443"
+)
 _QUIET: Final = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 # Where this one differs from the root, Spark says two lines about it.
@@ -70,12 +78,14 @@ def session(
         settings: More of Spark's settings, or others than those of `SETTINGS`.
 
     Raises:
-        ConfigError: There is no Java.
+        ConfigError: There is no Java, or no master of that name.
+        TensorPoolError: Spark does not start; says why as far as that is known.
 
     Example:
         >>> spark = session("local[2]")  # doctest: +SKIP
         >>> df = spark.read.format("tensorpool").load("recordings/")  # doctest: +SKIP
     """
+    _check_master(master)
     _check_java()
     # Workers run this very interpreter, with the packages that this one has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,9 +99,21 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as e:  # errors of Java are none of PySpark's yet
+        said = " ".join(str(e).split("\n\tat ")[0].split())
+        raise TensorPoolError(
+            f"Spark does not start with the master {master!r}: {said}", hint=_MASTERS
+        ) from e
     register(spark)
     return spark
+
+
+def _check_master(master: str) -> None:
+    """Before Java starts, which takes seconds and says it in a hundred lines."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(f"there is no master {master!r}", hint=_MASTERS)
 
 
 def _check_java() -> None:

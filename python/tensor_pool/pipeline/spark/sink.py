@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from pyspark import TaskContext
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tensor_pool import _native
 from tensor_pool.errors import ConfigError, TensorPoolError, TransportError
 from tensor_pool.pipeline.spark.live_pool import Connection
+from tensor_pool.pipeline.spark.option_values import LONGEST_S, Ranges, convert_options
 from tensor_pool.pipeline.spark.publisher import (
     Answer,
     Begin,
@@ -29,7 +30,8 @@ from tensor_pool.pipeline.spark.publisher import (
     receive,
     send,
 )
-from tensor_pool.pipeline.spark.schema import OK
+from tensor_pool.pipeline.spark.sink_rows import check_columns, frames_of
+from tensor_pool.pool.sizing import MAX_SLOTS, MAX_STRIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +44,6 @@ __all__ = ["PoolStreamWriter", "PoolWriter", "Published", "SinkOptions", "parse_
 # Not with -m: the package imports that module too, which Python warns of.
 _PUBLISHER: Final = "from tensor_pool.pipeline.spark.publisher import main; main()"
 _START_S: Final = 20.0
-_LARGEST: Final = 2**63
-_NEEDED: Final = {"dtype", "shape"}
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,11 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Connection(aeron_dir=self.aeronDir, config=self.config, settings=self.settings)
 
 
+_RANGES: Final[Ranges] = {
+    "slots": (1, MAX_SLOTS),
+    "frameBytes": (0, MAX_STRIDE),
+    "idleSeconds": (0, LONGEST_S),
+}
 _NAMES: Final = {name.lower(): name for name in SinkOptions.__struct_fields__}
 _OF_SPARK: Final = {"path", "checkpointlocation", "queryname"}
 
@@ -91,18 +96,12 @@ def parse_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpti
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]!r}", hint=f"a sink has {', '.join(_NAMES.values())}")
     values = {_NAMES[key.lower()]: text for key, text in given.items() if key.lower() in _NAMES}
-    try:
-        options = msgspec.convert(values, SinkOptions, strict=False)
-    except msgspec.ValidationError as e:
-        raise ConfigError(f"option {e}", hint="see the table of options of the sink") from None
+    options = convert_options(values, SinkOptions, _RANGES)
+    if options.slots.bit_count() != 1:
+        raise ConfigError(f"option slots={options.slots}", hint="a power of two, such as 64")
     if not options.stream:
         raise ConfigError("no stream to publish", hint='.option("stream", "result")')
-    columns = set(schema.fieldNames())
-    if "ref" not in columns and not _NEEDED | {"values"} <= columns:
-        raise ConfigError(
-            f"the table lacks {', '.join(sorted((_NEEDED | {'values'}) - columns))}",
-            hint="a sink needs values (binary), dtype (string) and shape (array<long>), or ref",
-        )
+    check_columns(schema)
     return options
 
 
@@ -172,7 +171,7 @@ def _publish(options: SinkOptions, batches: Iterator[pa.RecordBatch], *, batch: 
     """
     with contextlib.closing(_Task(options, batch)) as task:
         for rows in batches:
-            for frame in _frames(rows):
+            for frame in frames_of(rows):
                 task.send(frame)
         answer = task.finish()
     if answer.error:
@@ -248,30 +247,6 @@ def _told_of_end() -> Iterator[None]:
         raise TransportError(
             f"the publisher of the sink has ended: {e}", hint="the query can be restarted"
         ) from None
-
-
-def _frames(batch: pa.RecordBatch) -> Iterator[FrameToPublish]:
-    names = set(batch.schema.names)
-    values = batch.column("values") if "values" in names else None
-    others = batch.drop_columns("values") if values is not None else batch
-    for place, row in enumerate(others.to_pylist()):
-        if row.get("status", OK) != OK:
-            continue
-        trace_id = row.get("trace_id")
-        yield FrameToPublish(
-            dtype=row["dtype"],
-            shape=tuple(row["shape"]),
-            order=row.get("order", "C"),
-            timestamp_ns=row.get("timestamp_ns"),
-            trace_id=None if trace_id is None else trace_id % (2 * _LARGEST),
-            values=None if values is None else values[place].as_py(),
-            row=_plain(row) if values is None else None,
-        )
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """What of a row is needed to find its tensor."""
-    return {name: row[name] for name in ("status", "epoch", "seq", "dtype", "shape", "order", "ref")}
 
 
 def _connected(options: SinkOptions) -> socket.socket:

@@ -1,4 +1,10 @@
-"""The format ``tensorpool`` of Spark."""
+"""The format ``tensorpool`` of Spark.
+
+Spark starts several processes to plan a query, each of which imports this: readers and writers load when they
+are asked for.
+"""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -7,12 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from tensor_pool.pipeline.spark.live_stream import LiveReader, LiveStreamReader
 from tensor_pool.pipeline.spark.options import parse_options
-from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
-from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
 from tensor_pool.pipeline.spark.schema import spark_schema
-from tensor_pool.pipeline.spark.sink import PoolStreamWriter, PoolWriter, parse_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,16 +50,29 @@ class TensorPoolSource(DataSource):
         """Reads a recording, or what is in the ring of a live stream at the moment."""
         options = self._parsed
         if options.mode == "live":
+            from tensor_pool.pipeline.spark.live_stream import LiveReader
+
             return LiveReader(options)
-        return FilteringReader(options) if _asks_for_filters() else RecordingReader(options)
+        from tensor_pool.pipeline.spark.recording_reader import FilteringReader, RecordingReader
+
+        filters = options.filterPushdown and _asks_for_filters()
+        return FilteringReader(options) if filters else RecordingReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """Follows a recording, or a live stream."""
         options = self._parsed
-        return LiveStreamReader(options) if options.mode == "live" else RecordingStreamReader(options)
+        if options.mode == "live":
+            from tensor_pool.pipeline.spark.live_stream import LiveStreamReader
+
+            return LiveStreamReader(options)
+        from tensor_pool.pipeline.spark.recording_stream import RecordingStreamReader
+
+        return RecordingStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's
         """Publishes a table into a pool."""
+        from tensor_pool.pipeline.spark.sink import PoolWriter, parse_sink_options
+
         return PoolWriter(parse_sink_options(self.options, schema))
 
     def streamWriter(  # noqa: N802 - Spark's name
@@ -66,6 +81,8 @@ class TensorPoolSource(DataSource):
         overwrite: bool,  # noqa: ARG002 - frames of a stream are never replaced
     ) -> DataSourceStreamWriter:
         """Publishes the batches of a query into a pool."""
+        from tensor_pool.pipeline.spark.sink import PoolStreamWriter, parse_sink_options
+
         return PoolStreamWriter(parse_sink_options(self.options, schema))
 
     @property

@@ -29,6 +29,8 @@ _MAX_DRIFT_NS: Final = 1_000_000
 """Real time may move so far against monotonic time before consumers are told."""
 _MAX_UNSENT: Final = 16
 """Versions that were made but not sent yet; a program that makes more between two sends loses the oldest."""
+_EARLY_NS: Final = (50_000_000, 150_000_000, 350_000_000)
+"""When everything is repeated in the first second: who was waiting for the stream learns its id meanwhile."""
 _LAST_VERSION: Final = 2**32 - 2
 """2^32-1 is "no version" in descriptors, and 0 "no metadata" in slots (decision B16)."""
 
@@ -104,6 +106,7 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
         self._limits = limits or MetadataLimits()
         self._period_ns = period_ns
         self._periodic: Periodic | None = None
+        self._early: deque[int] = deque()
         self._producer_id = 0
         self._epoch = 0
         self._lock = threading.Lock()
@@ -183,13 +186,16 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
     @property
     def next_ns(self) -> int:
         """When everything is to be sent again, unless something changes before."""
-        return 0 if self._periodic is None else self._periodic.next_ns
+        if self._periodic is None:
+            return 0
+        return min([self._periodic.next_ns, *self._early])
 
     def bind(self, *, producer_id: int, epoch: int) -> None:
         """Speak for this producer and epoch from now on; everything is sent again at once."""
         self._producer_id = producer_id
         self._epoch = epoch
         self._periodic = None
+        self._early.clear()
 
     def due(self, now_ns: int, *, realtime_ns: int | None = None) -> list[Message]:
         """What to send now: after a change at once, otherwise once a period [WIRE-10.3.2-1].
@@ -206,7 +212,11 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
             self._unsent.clear()
         if self._periodic is None:
             self._periodic = Periodic(period_ns=self._period_ns, start_ns=now_ns)
+            self._early.extend(now_ns + early for early in _EARLY_NS if early < self._period_ns)
         repeat = self._periodic.due(now_ns)
+        while self._early and self._early[0] <= now_ns:
+            self._early.popleft()
+            repeat = True
         metas = [
             DataSourceMeta(self.stream_id, version, now_ns, attributes) for version, attributes in unsent
         ]

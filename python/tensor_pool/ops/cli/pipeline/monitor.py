@@ -66,8 +66,8 @@ def monitor(
 ) -> None:
     """Watch a RECORDING (also while it is written) or live streams: rate, gaps and age, with alarms.
 
-    Alarms are told on standard error as they are raised; windows are printed at the end, with jsonl each one
-    when it is over. Exit codes: 0 without an alarm, 1 with one.
+    Alarms are told on standard error as they are raised, and windows when they are over; with jsonl those are
+    the output, otherwise all of them are printed at the end. Exit codes: 0 without an alarm, 1 with one.
 
     \b
     Examples:
@@ -101,6 +101,10 @@ def monitor(
     def tell(window: MonitorWindow) -> None:
         if output_format == "jsonl" and window.is_over:
             print_rows([msgspec.to_builtins(window)], _COLUMNS, "jsonl")
+        elif window.is_over and (follow or live):
+            rate = "no" if window.rate_hz is None else f"{window.rate_hz:.1f}"
+            counts = f"{window.frames} frames, {rate} Hz, {window.missing} missing"
+            click.echo(f"{window.stream} at {window.start}: {counts}", err=True)
 
     with StopSignals() as stop, spark_session(master) as spark, plain_errors():
         watching = watch(

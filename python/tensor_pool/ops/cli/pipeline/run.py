@@ -115,11 +115,11 @@ def run(
     from tensor_pool.ops.cli.pipeline.progress import spark_session, told  # noqa: PLC0415 - help needs none
     from tensor_pool.pipeline.jobs.registry import job  # noqa: PLC0415
 
-    job(name)  # said before Spark starts, which takes seconds
+    options = {key: own[key] for key in _OWN if own[key] is not None}
+    job(name).check_options(options)  # said before Spark starts, which takes seconds
     from tensor_pool.pipeline.jobs.report.page import cell_text  # noqa: PLC0415
     from tensor_pool.pipeline.jobs.running import run_job  # noqa: PLC0415
 
-    options = {key: own[key] for key in _OWN if own[key] is not None}
     with spark_session(master) as spark, told(spark, name):
         finished = run_job(
             spark, name, recording, out, streams=streams, start=start, end=end, options=options

@@ -53,6 +53,12 @@ _MIB: Final = 1 << 20
 @click.option(
     "--keep-mib", type=click.IntRange(min=1), metavar="MIB", help="Remove the oldest segments beyond."
 )
+@click.option(
+    "--backlog-mib",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="What of a stream may wait for the disk; by default an eighth of the free memory, for all together.",
+)
 @click.option("--keep-hours", type=click.FloatRange(1e-3, 1e6), metavar="H", help="Remove older segments.")
 @click.option(
     "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
@@ -76,9 +82,9 @@ def record(
     """Record STREAMs (names or ids) into a directory until Ctrl-C, --frames or --seconds.
 
     Streams that are not there yet are waited for. A directory that has a recording is continued. Exit codes:
-    0 when every frame was written, 1 when some were lost or dropped; `tpool verify` says more. With --upload,
-    sealed segments are copied in the background: a store that is slow or gone never holds the recording up,
-    and exit code 1 also tells that not everything is there at the end.
+    0 when every frame was written, 1 when some were lost or dropped or none came of a stream; `tpool verify`
+    says more. With --upload, sealed segments are copied in the background: a store that is slow or gone never
+    holds the recording up, and exit code 1 also tells that not everything is there at the end.
 
     \b
     Examples:
@@ -91,12 +97,13 @@ def record(
     from tensor_pool.pipeline.record.options import RecorderOptions  # noqa: PLC0415
     from tensor_pool.pipeline.record.recorder import Recorder  # noqa: PLC0415
 
-    keep_mib, keep_hours = options["keep_mib"], options["keep_hours"]
+    keep_mib, keep_hours, backlog_mib = (options[name] for name in ("keep_mib", "keep_hours", "backlog_mib"))
     how = RecorderOptions(
         sync=options["sync"],
         segment_bytes=options["segment_mib"] * _MIB,
         keep_bytes=None if keep_mib is None else keep_mib * _MIB,
         keep_s=None if keep_hours is None else keep_hours * 3600,
+        max_backlog_bytes=None if backlog_mib is None else backlog_mib * _MIB,
         start="oldest" if options["oldest"] else "latest",
     )
     chosen = [int(stream) if stream.isdecimal() else stream for stream in streams]
@@ -112,7 +119,12 @@ def record(
             wait_s, remove = options["upload_wait"], options["remove_uploaded"]
             is_uploaded = finish_upload(uploader, out, wait_s=wait_s, remove=remove, stop=stop)
     print_rows(({"stream": stream, **_row(done)} for stream, done in found.items()), _COLUMNS, output_format)
-    is_whole = all(not done.lost and not done.dropped for done in found.values())
+    silent = [stream for stream, done in found.items() if not done.frames]
+    if silent:
+        click.echo(
+            f"no frame came of {', '.join(map(str, silent))}; `tpool streams` lists what is there", err=True
+        )
+    is_whole = not silent and not any(done.lost or done.dropped or done.error for done in found.values())
     ctx.exit(exit_codes.OK if is_whole and is_uploaded else exit_codes.PROBLEMS)
 
 
