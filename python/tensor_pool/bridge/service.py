@@ -1,0 +1,170 @@
+"""A running bridge: the mappings of a configuration, sent and received."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool.bridge.counting import BridgeCounters
+from tensor_pool.bridge.forwarding import Forwarder
+from tensor_pool.bridge.ports import Ports
+from tensor_pool.bridge.receiving import ChunkPoll, ReceivedStats, ReceiveLane
+from tensor_pool.bridge.republishing import Republisher
+from tensor_pool.bridge.sending import SendLane, SentStats
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ConfigError
+from tensor_pool.runtime import AgentRunner, CompositeAgent, make_idle
+from tensor_pool.transport import AeronCounters
+from tensor_pool.transport.drain import Drain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor_pool.bridge.config import Route
+    from tensor_pool.config import StreamsSection
+    from tensor_pool.pool.pool import Pool
+    from tensor_pool.runtime import Agent
+    from tensor_pool.transport import AeronClient
+
+__all__ = ["Bridge", "MappingStats"]
+
+_LONGEST_NAP_S: Final = 0.1
+_AERON_HEADER_BYTES: Final = 32
+
+
+class MappingStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one mapping so far."""
+
+    source_stream_id: int
+    dest_stream_id: int
+    sent: SentStats | None = None
+    received: ReceivedStats | None = None
+
+
+class Bridge(Closing):
+    """Sends and receives the streams of some mappings until it is closed.
+
+    Args:
+        pool: The host's streams; stays open.
+        client: A connection to the host's media driver, for this bridge alone; stays open.
+        streams: Where the host's messages are.
+        routes: The mappings.
+        dest_ids: Stream ids for mappings that have none, or may move.
+        instance_id: What logs and counters call it.
+
+    Raises:
+        ConfigError: Something does not fit together.
+        ChannelError: Aeron refuses a channel.
+        NoDriverError: No driver answers.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        client: AeronClient,
+        streams: StreamsSection,
+        routes: Sequence[Route],
+        *,
+        dest_ids: Sequence[int] = (),
+        instance_id: str = "bridge",
+    ) -> None:
+        self._own = contextlib.ExitStack()
+        self._free_ids = iter(dest_ids)
+        self._senders: list[SendLane] = []
+        self._receivers: list[ReceiveLane] = []
+        self._polls: list[ChunkPoll] = []
+        with contextlib.ExitStack() as opening:
+            drain = opening.enter_context(Drain(client, name="bridge drain"))
+            ports = opening.enter_context(Ports(client, drain))
+            self._receive(pool, ports, [route for route in routes if route.receives], opening)
+            self._send(pool, ports, [route for route in routes if route.sends], opening)
+            agents: list[Agent] = []
+            if self._senders:
+                agents.append(Forwarder(ports, streams, [lane.route for lane in self._senders]))
+            if self._receivers:
+                agents.append(Republisher(ports, streams, self._receivers))
+            if not agents:
+                raise ConfigError("the bridge has nothing to do", hint="a mapping in [[bridge.mappings]]")
+            counters = AeronCounters(client)
+            agents.append(
+                BridgeCounters(instance_id, counters, lambda: self.stats, now_ns=time.monotonic_ns)
+            )
+            idle = make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S)
+            self._runner = opening.enter_context(AgentRunner(CompositeAgent(agents, name="bridge"), idle=idle))
+            self._own = opening.pop_all()
+
+    def _send(
+        self, pool: Pool, ports: Ports, routes: Sequence[Route], opening: contextlib.ExitStack
+    ) -> None:
+        for route in routes:
+            publication = ports.publication(*route.payload)
+            room = publication.max_payload_bytes + _AERON_HEADER_BYTES
+            if route.mtu_bytes > room:
+                raise ConfigError(
+                    f"mtu_bytes={route.mtu_bytes}, but packets of {route.payload[0]} have {room}",
+                    hint=f"add mtu={route.mtu_bytes} to the channel, or leave mtu_bytes out",
+                )
+            self._senders.append(opening.enter_context(SendLane(pool, publication, route)))
+
+    def _receive(
+        self, pool: Pool, ports: Ports, routes: Sequence[Route], opening: contextlib.ExitStack
+    ) -> None:
+        by_payload = sorted(routes, key=lambda route: route.payload)
+        for payload, group in itertools.groupby(by_payload, key=lambda route: route.payload):
+            poll = ChunkPoll(ports.chunk_subscription(*payload))
+            self._polls.append(opening.enter_context(poll))
+            for route in group:
+                lane = ReceiveLane(pool, poll.receiver, route, choose_id=self._choose_id)
+                self._receivers.append(opening.enter_context(lane))
+
+    def _choose_id(self) -> int:
+        try:
+            return next(self._free_ids)
+        except StopIteration:
+            raise ConfigError(
+                "no stream id is left for another destination", hint="a longer bridge.dest_stream_id_range"
+            ) from None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still works."""
+        return self._runner.is_running
+
+    @property
+    def stats(self) -> list[MappingStats]:
+        """What became of each mapping so far."""
+        sent = [
+            MappingStats(
+                source_stream_id=lane.route.source_stream_id,
+                dest_stream_id=lane.route.dest_stream_id,
+                sent=lane.stats,
+            )
+            for lane in self._senders
+        ]
+        received = [
+            MappingStats(
+                source_stream_id=lane.route.source_stream_id,
+                dest_stream_id=lane.stream_id or lane.route.dest_stream_id,
+                received=lane.stats,
+            )
+            for lane in self._receivers
+        ]
+        return sent + received
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it has ended; says whether it has."""
+        return self._runner.wait(timeout_s)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, unless it was closed."""
+        return self._runner.error
+
+    def close(self) -> None:
+        """Gives destinations back and ends. May be called again."""
+        self._own.close()
+
