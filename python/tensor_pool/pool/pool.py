@@ -95,6 +95,11 @@ class Pool(Closing):
         return self._closed
 
     @property
+    def is_connected(self) -> bool:
+        """Whether it is of use: not closed, and its media driver lives."""
+        return not self._closed and self._context.is_running()
+
+    @property
     def heard_driver(self) -> bool:
         """Whether a driver has answered or announced anything since the connection was made."""
         return self._context.agent.heard_driver_ns is not None

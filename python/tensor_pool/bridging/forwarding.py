@@ -23,8 +23,8 @@ from tensor_pool.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor_pool.bridge.config import Route
-    from tensor_pool.bridge.ports import Ports
+    from tensor_pool.bridging.config import Route
+    from tensor_pool.bridging.ports import Ports
     from tensor_pool.config import StreamsSection
     from tensor_pool.transport import Header, Publication, Subscription
 

@@ -17,7 +17,7 @@ from tensor_pool.runtime import make_idle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor_pool.bridge.config import Route
+    from tensor_pool.bridging.config import Route
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
     from tensor_pool.transport import AeronSubscription

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tensor_pool.bridge.counting import BridgeCounters
-from tensor_pool.bridge.forwarding import Forwarder
-from tensor_pool.bridge.ports import Ports
-from tensor_pool.bridge.receiving import ChunkPoll, ReceivedStats, ReceiveLane
-from tensor_pool.bridge.republishing import Republisher
-from tensor_pool.bridge.sending import SendLane, SentStats
+from tensor_pool.bridging.counting import BridgeCounters
+from tensor_pool.bridging.forwarding import Forwarder
+from tensor_pool.bridging.ports import Ports
+from tensor_pool.bridging.receiving import ChunkPoll, ReceivedStats, ReceiveLane
+from tensor_pool.bridging.republishing import Republisher
+from tensor_pool.bridging.sending import SendLane, SentStats
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ConfigError
 from tensor_pool.runtime import AgentRunner, CompositeAgent, make_idle
@@ -24,7 +24,7 @@ from tensor_pool.transport.drain import Drain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor_pool.bridge.config import Route
+    from tensor_pool.bridging.config import Route
     from tensor_pool.config import StreamsSection
     from tensor_pool.pool.pool import Pool
     from tensor_pool.runtime import Agent
@@ -130,9 +130,10 @@ class Bridge(Closing):
             ) from None
 
     @property
-    def is_running(self) -> bool:
-        """Whether it still works."""
-        return self._runner.is_running
+    def works(self) -> bool:
+        """Whether all of it still runs."""
+        parts = (*self._senders, *self._polls)
+        return self._runner.is_running and all(part.error is None for part in parts)
 
     @property
     def stats(self) -> list[MappingStats]:
@@ -154,15 +155,6 @@ class Bridge(Closing):
             for lane in self._receivers
         ]
         return sent + received
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it has ended; says whether it has."""
-        return self._runner.wait(timeout_s)
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended it, unless it was closed."""
-        return self._runner.error
 
     def close(self) -> None:
         """Gives destinations back and ends. May be called again."""

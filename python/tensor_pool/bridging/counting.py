@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from tensor_pool.bridge.service import MappingStats
+    from tensor_pool.bridging.service import MappingStats
     from tensor_pool.runtime import Counter, CounterFactory
 
 __all__ = ["BridgeCounters", "MappingReading", "read_bridges"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import wire
-from tensor_pool.bridge.forwarding import METADATA, Listening
+from tensor_pool.bridging.forwarding import METADATA, Listening
 from tensor_pool.wire.messages import (
     DataSourceAnnounce,
     FrameProgress,
@@ -20,8 +20,8 @@ from tensor_pool.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor_pool.bridge.ports import Ports
-    from tensor_pool.bridge.receiving import ReceiveLane
+    from tensor_pool.bridging.ports import Ports
+    from tensor_pool.bridging.receiving import ReceiveLane
     from tensor_pool.config import StreamsSection
 
 __all__ = ["Republisher"]

@@ -15,7 +15,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, TensorPoolError
 
 if TYPE_CHECKING:
-    from tensor_pool.bridge.config import Route
+    from tensor_pool.bridging.config import Route
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronPublication
@@ -91,7 +91,7 @@ class SendLane(Closing):
         )
         self._budget = ByteBudget(route.max_bytes_per_s)
         self._dropped: Counter[str] = Counter()
-        self._error: str | None = None
+        self.error: str | None = None
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.max_rate_hz else "stream",
@@ -108,7 +108,7 @@ class SendLane(Closing):
         """What was sent so far."""
         frames, chunks, nbytes = self._sender.counts
         return SentStats(
-            frames=frames, chunks=chunks, nbytes=nbytes, dropped=dict(self._dropped), error=self._error
+            frames=frames, chunks=chunks, nbytes=nbytes, dropped=dict(self._dropped), error=self.error
         )
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class SendLane(Closing):
         except ClosedError:
             pass
         except TensorPoolError as e:
-            self._error = e.message
+            self.error = e.message
             _LOG.error("the bridge sends no more of stream %d: %s", self.route.source_stream_id, e)
 
     def _send(self, frame: Frame) -> None:
