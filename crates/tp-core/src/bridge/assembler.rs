@@ -160,25 +160,10 @@ impl<S: Store> Assembler<S> {
                 Err(reason) => return self.losses.count_chunk(reason),
             },
         };
-        match self.add(at, chunk, store) {
-            Ok(()) => {}
-            Err(reason) => return self.lose(at, reason, store),
+        if let Err(reason) = self.add(at, chunk, store).and_then(|()| self.finish(at, store, now_ns)) {
+            self.lose(at, reason, store);
         }
-        let partial = &mut self.partials[at];
-        partial.last_chunk = self.chunks;
-        if partial.header.is_none() && partial.coverage.has_hole() {
-            return self.lose(at, Lost::Hole, store);
-        }
-        if partial.header.is_none() && partial.coverage.is_complete() {
-            match self.finished(at, chunk.seq, store) {
-                Ok(header) => {
-                    let partial = &mut self.partials[at];
-                    (partial.header, partial.whole_ns) = (Some(header), now_ns);
-                    self.give_up_overtaken(at, store);
-                }
-                Err(reason) => self.lose(at, reason, store),
-            }
-        }
+        // Also what was lost may have been what others waited for.
         self.commit_front(store, whole);
     }
 
@@ -254,6 +239,7 @@ impl<S: Store> Assembler<S> {
         if !same_frame {
             return Err(Lost::Conflict);
         }
+        partial.last_chunk = self.chunks;
         match partial.coverage.add(chunk.index, chunk.offset, chunk.payload.len() as u32) {
             Fit::New => {
                 store.write(&mut partial.place, chunk.offset, chunk.payload);
@@ -277,12 +263,27 @@ impl<S: Store> Assembler<S> {
         }
     }
 
-    /// Checks a frame whose chunks have all come.
-    fn finished(&self, at: usize, seq: u64, store: &S) -> Result<FrameHeader, Lost> {
+    /// Notes that a frame is whole, if it is.
+    fn finish(&mut self, at: usize, store: &mut S, now_ns: u64) -> Result<(), Lost> {
         let partial = &self.partials[at];
+        if partial.header.is_some() || !partial.coverage.has_all_chunks() {
+            return Ok(());
+        }
+        let header = self.checked(partial, store)?;
+        let partial = &mut self.partials[at];
+        (partial.header, partial.whole_ns) = (Some(header), now_ns);
+        self.give_up_overtaken(at, store);
+        Ok(())
+    }
+
+    /// Checks a frame whose chunks have all come.
+    fn checked(&self, partial: &Partial<S::Place>, store: &S) -> Result<FrameHeader, Lost> {
+        if !partial.coverage.is_complete() {
+            return Err(Lost::Hole);
+        }
         let source = self.source.as_ref().ok_or(Lost::NotAnnounced)?;
         let slot = partial.slot.as_ref().ok_or(Lost::Header)?;
-        let header = source.header(slot, seq, partial.coverage.payload_length())?;
+        let header = source.header(slot, partial.seq, partial.coverage.payload_length())?;
         match partial.crc32c {
             Some(crc) if store.crc32c(&partial.place) != crc => Err(Lost::Checksum),
             _ => Ok(header),

@@ -5,7 +5,7 @@
 pub enum Fit {
     /// Its bytes are new.
     New,
-    /// Chunk and bytes came before; the same ones, if their values are the same.
+    /// The chunk came before with this place and length; it is the same, if its bytes are.
     Repeated,
     /// It contradicts an earlier one: part of its bytes came with another chunk, or its number with other bytes.
     Conflict,
@@ -13,14 +13,15 @@ pub enum Fit {
 
 /// Which bytes and which chunks of one payload have come, in any order.
 ///
-/// Memory is bounded by the number of chunks: a bit for each, and a span for each run of bytes.
+/// Memory is bounded by the number of chunks: a word for each, and a span for each run of bytes.
 #[derive(Debug)]
 pub struct Coverage {
     payload_length: u32,
     chunk_count: u32,
     chunks: u32,
     bytes: u32,
-    seen: Box<[u64]>,
+    /// Where each chunk lies; 0 before it came.
+    slices: Box<[u64]>,
     /// Runs of bytes `start..end`, apart from each other, in order. Chunks mostly come in order: one run.
     spans: Vec<(u32, u32)>,
 }
@@ -28,13 +29,12 @@ pub struct Coverage {
 impl Coverage {
     /// Nothing has come yet.
     pub fn new(payload_length: u32, chunk_count: u32) -> Self {
-        let words = (chunk_count as usize).div_ceil(64);
         Self {
             payload_length,
             chunk_count,
             chunks: 0,
             bytes: 0,
-            seen: vec![0; words].into_boxed_slice(),
+            slices: vec![0; chunk_count as usize].into_boxed_slice(),
             spans: Vec::with_capacity(1),
         }
     }
@@ -54,14 +54,14 @@ impl Coverage {
         self.bytes
     }
 
-    /// Has everything come?
-    pub fn is_complete(&self) -> bool {
-        self.chunks == self.chunk_count && self.bytes == self.payload_length
+    /// Have all chunks come? They may leave bytes out, if their lengths lied.
+    pub fn has_all_chunks(&self) -> bool {
+        self.chunks == self.chunk_count
     }
 
-    /// Have all chunks come, and leave bytes out? Their lengths lied.
-    pub fn has_hole(&self) -> bool {
-        self.chunks == self.chunk_count && self.bytes != self.payload_length
+    /// Have all chunks and all bytes come?
+    pub fn is_complete(&self) -> bool {
+        self.has_all_chunks() && self.bytes == self.payload_length
     }
 
     /// Bytes that came from the start on without a hole.
@@ -71,20 +71,22 @@ impl Coverage {
 
     /// Notes chunk `index`, `length` bytes from `offset` on; both lie inside their limits.
     pub fn add(&mut self, index: u32, offset: u32, length: u32) -> Fit {
-        let (word, bit) = ((index / 64) as usize, 1u64 << (index % 64));
+        // Offsets have 30 bits and lengths 16, so a chunk that came is never 0.
+        let slice = 1 << 63 | u64::from(offset) << 32 | u64::from(length);
+        match self.slices[index as usize] {
+            0 => {}
+            known if known == slice => return Fit::Repeated,
+            _ => return Fit::Conflict,
+        }
         let end = offset + length;
         // The first run that ends at or behind the chunk's start.
         let at = self.spans.partition_point(|span| span.1 < offset);
-        let inside = self.spans.get(at).is_some_and(|span| span.0 <= offset && end <= span.1);
-        if self.seen[word] & bit != 0 {
-            return if inside || length == 0 { Fit::Repeated } else { Fit::Conflict };
-        }
         let touches_before = self.spans.get(at).is_some_and(|span| span.1 == offset);
         let next = at + usize::from(touches_before);
         if length > 0 && self.spans.get(next).is_some_and(|span| span.0 < end) {
             return Fit::Conflict;
         }
-        self.seen[word] |= bit;
+        self.slices[index as usize] = slice;
         self.chunks += 1;
         if length > 0 {
             self.bytes += length;
@@ -150,12 +152,14 @@ mod tests {
         assert_eq!(coverage.add(1, 100, 100), Fit::New);
         assert_eq!(coverage.add(1, 100, 100), Fit::Repeated);
         assert_eq!(coverage.add(1, 200, 100), Fit::Conflict, "the same chunk, other bytes");
+        assert_eq!(coverage.add(1, 110, 80), Fit::Conflict, "the same chunk, fewer bytes");
+        assert_eq!(coverage.add(1, 100, 0), Fit::Conflict, "the same chunk, no bytes");
         assert_eq!(coverage.add(0, 0, 101), Fit::Conflict, "one byte too many");
         assert_eq!(coverage.add(2, 199, 101), Fit::Conflict, "one byte too early");
         assert_eq!(coverage.add(2, 100, 100), Fit::Conflict, "another chunk, the same bytes");
         assert_eq!(coverage.add(0, 0, 300), Fit::Conflict, "all around");
         assert_eq!(coverage.add(0, 0, 50), Fit::New);
         assert_eq!(coverage.add(2, 200, 100), Fit::New);
-        assert!(coverage.has_hole() && !coverage.is_complete());
+        assert!(coverage.has_all_chunks() && !coverage.is_complete());
     }
 }

@@ -155,6 +155,20 @@ fn what_was_overtaken_does_not_hold_others_up() {
 }
 
 #[test]
+fn what_is_lost_does_not_hold_others_up() {
+    let mut bench = Bench::new();
+    let (one, two) = (Sent::new(1, 250), Sent::new(2, 250));
+    bench.take(&one.chunks()[0]);
+    bench.take(&two.chunks()[0]);
+    bench.take(&one.chunks()[1]);
+    bench.take(&two.chunks()[1]);
+    bench.take(&two.chunks()[2]);
+    assert_eq!(bench.seqs(), [0; 0]);
+    bench.take(&Chunk { payload: &[0; 100], ..one.chunks()[1] });
+    assert_eq!((bench.seqs(), bench.frames(Lost::Conflict)), (vec![2], 1));
+}
+
+#[test]
 fn missing_chunks_are_waited_for_only_so_long() {
     let mut bench = Bench::new();
     let frame = Sent::new(1, 250);
@@ -185,7 +199,8 @@ fn repeated_chunks_are_ignored_and_contradictions_drop_the_frame() {
     let mut wrong_slot = frame.chunks()[0];
     let slot = [0; SLOT_BYTES];
     wrong_slot.header = Some(&slot);
-    for (n, wrong) in [wrong_bytes, wrong_count, wrong_length, wrong_slot].iter().enumerate() {
+    let shorter = Chunk { payload: &frame.payload[..90], ..frame.chunks()[0] };
+    for (n, wrong) in [wrong_bytes, wrong_count, wrong_length, wrong_slot, shorter].iter().enumerate() {
         let mut chunk = frame.chunks()[0];
         chunk.seq = 10 + n as u64;
         bench.take(&chunk);
