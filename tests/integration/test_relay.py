@@ -89,7 +89,7 @@ def test_duplicates_and_another_order_do_no_harm(link: Link) -> None:
     assert link.relay.counts.duplicated > MESSAGES / 20
     assert link.relay.counts.overtaken > MESSAGES / 20
     # Nothing is left over that could arrive a second time.
-    wait_until(lambda: link.relay.held_bytes == 0, what="the last datagram")
+    wait_until(lambda: link.relay.held == 0, what="the last datagram")
     assert link.send([b"the next"]) == [b"the next"]
 
 

@@ -20,6 +20,10 @@ from tensor_pool.transport import AeronClient, AeronPublication, AeronSubscripti
 GROUP = "224.77.0.1:40124"
 QUICK = {"log.level": "error"}
 
+SMALL_WINDOW = "|rcv-wnd=32k"
+"""For subscriptions: no burst is longer than a socket holds. Aeron's own window of 128 KiB is too long for a
+socket of 128 KiB, since the kernel counts more than the bytes of small datagrams."""
+
 # The reason is found when a test begins: collecting tests makes no namespaces.
 needs_namespaces = pytest.mark.usefixtures("namespaces_allowed")
 
@@ -65,7 +69,7 @@ def test_messages_travel_between_the_hosts(hosts: TwoHosts, kind: str) -> None:
     left, right = hosts
     channel = f"aeron:udp?endpoint={GROUP if kind == 'multicast' else f'{right.address}:40123'}"
     with AeronClient.connect(left.aeron_dir) as here, AeronClient.connect(right.aeron_dir) as there:
-        subscription = there.add_subscription(channel, 7)
+        subscription = there.add_subscription(channel + SMALL_WINDOW, 7)
         publication = here.add_publication(channel, 7)
         assert publication.wait_connected(10_000)
         asked_again = right.media_counter("NAKs sent")
@@ -172,7 +176,7 @@ def test_aerons_own_loss_happens_and_is_repaired() -> None:
     with TwoHosts(QUICK, driver=False, loss=0.05) as (left, right):
         channel = f"aeron:udp?endpoint={right.address}:40123"
         with AeronClient.connect(left.aeron_dir) as here, AeronClient.connect(right.aeron_dir) as there:
-            subscription = there.add_subscription(channel, 7)
+            subscription = there.add_subscription(channel + SMALL_WINDOW, 7)
             publication = here.add_publication(channel, 7)
             assert publication.wait_connected(10_000)
 
@@ -180,7 +184,11 @@ def test_aerons_own_loss_happens_and_is_repaired() -> None:
 
         assert right.media_counter("NAKs sent") > 20
         assert left.media_counter("Retransmits sent") > 20
-        assert left.media_counter("NAKs received") < right.media_counter("NAKs sent")
+        answers = [
+            host.media_counter(f"NAKs {what}") + host.media_counter(f"Status Messages {what}")
+            for host, what in ((right, "sent"), (left, "received"))
+        ]
+        assert answers[0] - answers[1] > 3
 
 
 @needs_namespaces

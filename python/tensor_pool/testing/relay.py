@@ -1,7 +1,7 @@
 """A bad network between two addresses: delay, jitter, duplicates, loss and partitions of UDP.
 
 For machines whose kernel has no such thing (``tc netem``). It is made for tests and not for speed: one thread
-of Python passes some ten thousand datagrams a second.
+of Python passes a few thousand datagrams a second beside a busy program.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RelayCounts(msgspec.Struct):
     overflowed: int = 0
     """Dropped because too much was on its way already."""
     refused: int = 0
-    """Not taken by the system, on its way for a sender who had to make room, or an answer of a stranger."""
+    """Not taken by the system, on its way for a sender that had to make room, or an answer of a stranger."""
 
 
 class _Way:
@@ -112,7 +112,7 @@ class _Held(NamedTuple):
 
 
 class _Sender(NamedTuple):
-    """Somebody who sends through the relay, with the socket that stands for him on the other side."""
+    """Somebody who sends through the relay, with the socket that stands for it on the other side."""
 
     back: socket.socket
     there: _Way
@@ -130,7 +130,7 @@ class Relay(Closing):
         listen: Where it waits for them; port 0 takes a free one.
         conditions: How bad the link is; may be changed any time by setting `conditions`.
         seed: The same seed treats the same datagrams in the same way.
-        max_held_bytes: How much may be on its way at once.
+        max_held: How many datagrams may be on their way at once.
 
     Raises:
         ConfigError: An address is none, or is in use.
@@ -155,7 +155,7 @@ class Relay(Closing):
         listen: str = "127.0.0.1:0",
         conditions: LinkConditions = _GOOD,
         seed: int = 1,
-        max_held_bytes: int = 16 << 20,
+        max_held: int = 16_384,
     ) -> None:
         self.target: Final = target
         """Where datagrams go in the end."""
@@ -163,10 +163,11 @@ class Relay(Closing):
         self._to = _parse(target)
         if self._to[1] == 0:
             raise ConfigError(f"the target {target!r} has no port", hint="name the port of the receiver")
+        if max_held < 1:
+            raise ConfigError(f"max_held={max_held}", hint="at least 1 datagram")
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
-        self._max_held_bytes = max_held_bytes
+        self._max_held = max_held
         self._held: list[_Held] = []
-        self._held_bytes = 0
         self._senders: OrderedDict[_Address, _Sender] = OrderedDict()
         self._counts = RelayCounts()
         self._cut_there = self._cut_home = False
@@ -189,9 +190,9 @@ class Relay(Closing):
             return msgspec.structs.replace(self._counts)
 
     @property
-    def held_bytes(self) -> int:
-        """What is on its way."""
-        return self._held_bytes
+    def held(self) -> int:
+        """How many datagrams are on their way."""
+        return len(self._held)
 
     def partition(self, *, there: bool = True, home: bool = True) -> None:
         """Cuts the link; what is on its way there is lost. Nothing passes any more when this returns.
@@ -206,7 +207,6 @@ class Relay(Closing):
             self._counts.partitioned += len(self._held) - len(kept)
             heapq.heapify(kept)
             self._held = kept
-            self._held_bytes = sum(len(held.datagram) for held in kept)
 
     def heal(self) -> None:
         """Mends the link."""
@@ -234,7 +234,7 @@ class Relay(Closing):
 
     def _take(self, source: socket.socket, home: _Way | None) -> None:
         """Takes what a socket has; `home` is the way of answers, None for what comes from senders."""
-        # Usually it has no more. It may also belong to a sender who had to make room in this very turn.
+        # Usually it has no more. It may also belong to a sender that had to make room in this very turn.
         with self._lock, contextlib.suppress(OSError):
             for _ in range(_DATAGRAMS_A_TURN):
                 datagram, address = source.recvfrom(_MAX_DATAGRAM_BYTES)
@@ -261,12 +261,11 @@ class Relay(Closing):
                 delay_ms = conditions.delay_ms + self._random.random() * conditions.jitter_ms
                 if delay_ms == 0:
                     self._send(way, datagram, number)
-                elif self._held_bytes + len(datagram) > self._max_held_bytes:
+                elif len(self._held) >= self._max_held:
                     counts.overflowed += 1
                 else:
                     due_ns = time.monotonic_ns() + delay_ms * _NS_PER_MS
                     heapq.heappush(self._held, _Held(due_ns, number, copy, way, datagram))
-                    self._held_bytes += len(datagram)
 
     def _send_due(self) -> float | None:
         """Sends what has been on its way for long enough; seconds until the next one is due."""
@@ -276,7 +275,6 @@ class Relay(Closing):
                 if left_ns > 0:
                     return left_ns / 1e9
                 held = heapq.heappop(self._held)
-                self._held_bytes -= len(held.datagram)
                 self._send(held.way, held.datagram, held.number)
             return None
 
@@ -295,7 +293,7 @@ class Relay(Closing):
         return self._cut_there if way.forward else self._cut_home
 
     def _way_there(self, address: _Address) -> _Way:
-        """The way of a sender to the target; the one who was silent longest makes room for a new one."""
+        """The way of a sender to the target; the one that was silent longest makes room for a new one."""
         known = self._senders.get(address)
         if known is None:
             if len(self._senders) >= _MAX_SENDERS:

@@ -147,7 +147,7 @@ def test_jitter_changes_the_order_and_a_delay_alone_does_not(sender: Peer, recei
             assert len(set(arrived)) == 100
             assert (arrived != sorted(arrived, key=lambda text: int.from_bytes(text, "little"))) == overtaken
             assert (relay.counts.overtaken > 0) == overtaken
-        assert relay.held_bytes == 0
+        assert relay.held == 0
 
 
 def test_nothing_comes_before_its_time(sender: Peer, receiver: Peer) -> None:
@@ -160,9 +160,9 @@ def test_nothing_comes_before_its_time(sender: Peer, receiver: Peer) -> None:
 
 def test_what_is_on_its_way_is_bounded(sender: Peer, receiver: Peer) -> None:
     slow = LinkConditions(delay_ms=60_000)
-    with Relay(receiver.endpoint, conditions=slow, max_held_bytes=100) as relay:
+    with Relay(receiver.endpoint, conditions=slow, max_held=50) as relay:
         send_numbers(sender, relay, 80)
-        assert relay.held_bytes == 100
+        assert relay.held == 50
         assert relay.counts.overflowed == 30
 
 
@@ -192,7 +192,7 @@ def test_a_partition_loses_what_is_on_its_way(sender: Peer, receiver: Peer) -> N
         relay.partition()
         relay.heal()
         assert relay.counts.partitioned == 3
-        assert relay.held_bytes == 0
+        assert relay.held == 0
 
         relay.conditions = LinkConditions()
         sender.send(b"after", relay.address)
@@ -223,6 +223,11 @@ def test_nobody_at_the_target_is_no_error(sender: Peer, receiver: Peer) -> None:
 def test_a_target_that_is_none(target: str) -> None:
     with pytest.raises(ConfigError):
         Relay(target)
+
+
+def test_a_bound_that_is_none() -> None:
+    with pytest.raises(ConfigError, match="max_held=0"):
+        Relay("127.0.0.1:40123", max_held=0)
 
 
 def test_an_address_that_is_taken(receiver: Peer) -> None:
