@@ -101,7 +101,7 @@ class Bridge(Closing):
         self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
         for route in routes:
-            publication = ports.publication(*route.payload)
+            publication = ports.chunk_publication(*route.payload)
             room = publication.max_payload_bytes + _AERON_HEADER_BYTES
             if route.mtu_bytes > room:
                 raise ConfigError(
