@@ -1,0 +1,1 @@
+"""The bridge: whole frames between hosts over Aeron UDP."""
