@@ -258,8 +258,8 @@ class BridgeSection(Section, frozen=True):
         slices = self.slice_bytes(mapping)
         if self.max_payload_bytes > slices.most_payload_bytes:
             raise ConfigError(
-                f"max_payload_bytes {self.max_payload_bytes} is more than {slices.most_payload_bytes}, all "
-                f"that {MOST_CHUNKS} chunks of {slices.later} bytes ({slices.first} in the first) or 1 GiB allow",
+                f"max_payload_bytes {self.max_payload_bytes} is more than {slices.most_payload_bytes}, the "
+                f"most that {MOST_CHUNKS} chunks of {slices.later} bytes carry within 1 GiB",
                 hint="lower it, leave it at 0, or use a larger MTU (mtu=8k in the channel)",
             )
         return self.max_payload_bytes or slices.most_payload_bytes

@@ -53,9 +53,9 @@ def check_mappings(section: BridgeSection) -> None:
     _check_destinations(section, mappings)
     _check_limits(section, mappings)
     _check_purposes(mappings)
+    _check_loops(mappings)
     _check_sources(mappings)
     _check_same_destination(mappings)
-    _check_loops(mappings)
     _check_range(section, mappings)
 
 
