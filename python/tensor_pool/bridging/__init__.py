@@ -1,1 +1,1 @@
-"""Whole frames between hosts: cut into chunks, carried by Aeron over UDP, put together in a ring of the other host."""
+"""Whole frames between hosts: cut into chunks, carried by Aeron over UDP, put together in a ring there."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tensor_pool import wire
 from tensor_pool.errors import MalformedMessageError
@@ -23,10 +26,11 @@ from tensor_pool.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor_pool.bridging.config import Route
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
+    from tensor_pool.bridging.mapping import ChannelStream
     from tensor_pool.bridging.ports import Ports
     from tensor_pool.config import StreamsSection
-    from tensor_pool.transport import Header, Publication, Subscription
+    from tensor_pool.transport import Header, Subscription
 
 __all__ = ["METADATA", "Forwarder", "Listening"]
 
@@ -49,63 +53,58 @@ class Listening:
 
     def poll(self) -> int:
         """Takes what is there; how many messages that were."""
-        return sum(
-            subscription.poll(lambda data, header, handle=handle: self._decode(data, header, handle), _LIMIT)
-            for subscription, handle in self._heard
-        )
+        count = 0
+        for subscription, on_message in self._heard:
+            count += subscription.poll(partial(self._decode, on_message), _LIMIT)
+        return count
 
-    def _decode(self, data: bytes, _header: Header, handle: Callable[[wire.Message], None]) -> None:
+    def _decode(self, on_message: Callable[[wire.Message], None], data: bytes, _header: Header) -> None:
         try:
             message = wire.decode(data)
         except MalformedMessageError as e:
             self.malformed += 1
             _LOG.debug("a message that can't be read: %s", e)
             return
-        handle(message)
+        on_message(message)
 
 
 class Forwarder:
     """An agent that tells the other host of the streams that are sent to it.
 
-    Messages keep the number of the source's stream (decision R1), and everything else that they say.
+    Messages keep everything that they say; the number of the stream is that of its chunks (decision R1).
 
     Args:
         ports: Makes publications and subscriptions.
         streams: Where the local messages are.
+        section: The bridge.
         routes: The mappings that are sent.
     """
 
     name: Final = "bridge forward"
 
-    def __init__(self, ports: Ports, streams: StreamsSection, routes: Sequence[Route]) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        streams: StreamsSection,
+        section: BridgeSection,
+        routes: Sequence[ResolvedMapping],
+    ) -> None:
+        self._ports = ports
         self._listening = Listening()
-        self._control: dict[int, Publication] = {}
-        self._metadata: dict[int, Publication] = {}
-        self._with_progress: set[int] = set()
-        self._with_qos: set[int] = set()
+        self._routes = {route.source_stream_id: route for route in routes}
         self.forwarded: Counter[str] = Counter()
         """Messages, by kind."""
-        for route in routes:
-            source = route.source_stream_id
-            self._control[source] = ports.publication(*route.control)
-            if route.metadata is not None:
-                self._metadata[source] = ports.publication(*route.metadata)
-            if route.forward_progress:
-                self._with_progress.add(source)
-            if route.forward_qos:
-                self._with_qos.add(source)
-        self._listen(ports, streams, routes)
-
-    def _listen(self, ports: Ports, streams: StreamsSection, routes: Sequence[Route]) -> None:
         announces = ports.subscription(
             streams.announce_channel, streams.announce_stream_id, [ShmPoolAnnounce]
         )
         self._listening.add(announces, self._on_announce)
-        for stream_id in {route.source_metadata_stream_id for route in routes if route.metadata is not None}:
-            metadata = ports.subscription(streams.metadata_channel, stream_id, METADATA)
+        if any(route.forwards_metadata for route in routes):
+            metadata = ports.subscription(
+                streams.metadata_channel, section.source_metadata_id(streams), METADATA
+            )
             self._listening.add(metadata, self._on_metadata)
-        wanted = [route for route in routes if route.forward_progress or route.forward_qos]
-        for stream_id in {route.source_control_stream_id for route in wanted}:
+        wanted = [route for route in routes if route.forwards_progress or route.forwards_qos]
+        for stream_id in {route.mapping.source_control_stream_id for route in wanted}:
             control = ports.subscription(
                 streams.control_channel, stream_id, [FrameProgress, QosProducer, QosConsumer]
             )
@@ -126,21 +125,26 @@ class Forwarder:
     # --- messages -----------------------------------------------------------------------------------------
 
     def _on_announce(self, message: wire.Message) -> None:
-        if isinstance(message, ShmPoolAnnounce):
-            self._forward(message, self._control.get(message.stream_id))
+        if isinstance(message, ShmPoolAnnounce) and (route := self._routes.get(message.stream_id)):
+            self._forward(message, route, route.control)
 
     def _on_metadata(self, message: wire.Message) -> None:
-        if isinstance(message, METADATA):
-            self._forward(message, self._metadata.get(message.stream_id))
+        if isinstance(message, METADATA) and (route := self._routes.get(message.stream_id)):
+            self._forward(message, route, route.metadata)
 
     def _on_control(self, message: wire.Message) -> None:
         match message:
-            case FrameProgress() if message.stream_id in self._with_progress:
-                self._forward(message, self._control[message.stream_id])
-            case QosProducer() | QosConsumer() if message.stream_id in self._with_qos:
-                self._forward(message, self._control[message.stream_id])
+            case FrameProgress() if (
+                route := self._routes.get(message.stream_id)
+            ) and route.forwards_progress:
+                self._forward(message, route, route.control)
+            case QosProducer() | QosConsumer() if (
+                route := self._routes.get(message.stream_id)
+            ) and route.forwards_qos:
+                self._forward(message, route, route.control)
 
-    def _forward(self, message: wire.Message, publication: Publication | None) -> None:
-        if publication is not None:
-            publication.offer(wire.encode(message))
+    def _forward(self, message: wire.Message, route: ResolvedMapping, to: ChannelStream | None) -> None:
+        if to is not None:
+            on_wire = msgspec.structs.replace(message, stream_id=route.wire_stream_id)
+            self._ports.publication(*to).offer(wire.encode(on_wire))
             self.forwarded[type(message).__name__] += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor_pool.bridging.udp import for_chunks_in, for_chunks_out, for_messages_in
+from tensor_pool.channels import Channel
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
@@ -39,13 +41,20 @@ class Ports(Closing):
 
     def subscription(self, channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> Subscription:
         """A subscription to certain messages."""
-        subscription = self._drain.subscribe(channel, stream_id, wanted)
+        is_remote = Channel.parse(channel).media == "udp"
+        subscription = self._drain.subscribe(
+            for_messages_in(channel) if is_remote else channel, stream_id, wanted
+        )
         self._subscriptions.append(subscription)
         return subscription
 
+    def chunk_publication(self, channel: str, stream_id: int) -> AeronPublication:
+        """The publication of chunks to a stream; the same one for all who ask."""
+        return self.publication(for_chunks_out(channel), stream_id)
+
     def chunk_subscription(self, channel: str, stream_id: int) -> AeronSubscription:
         """A subscription that native code polls itself."""
-        subscription = self._client.add_subscription(channel, stream_id)
+        subscription = self._client.add_subscription(for_chunks_in(channel), stream_id)
         self._subscriptions.append(subscription)
         return subscription
 

@@ -17,7 +17,7 @@ from tensor_pool.runtime import make_idle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor_pool.bridging.config import Route
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
     from tensor_pool.transport import AeronSubscription
@@ -30,7 +30,7 @@ _LOOK_S: Final = 0.05
 _RETRY_S: Final = 1.0
 _CHUNKS_A_TURN: Final = 1024
 _LONGEST_PAUSE_S: Final = 0.001
-"""Between looks at a subscription that nothing comes from: how late the first chunk of a frame may be seen."""
+"""Between looks at a subscription that nothing comes from: how late a frame may be noticed."""
 
 
 class ChunkPoll(Closing):
@@ -90,16 +90,24 @@ class ReceiveLane(Closing):
         pool: Where the local stream is.
         receiver: What puts its frames together.
         route: The mapping.
+        section: The bridge.
         choose_id: Gives a stream id from the configured range, another one at each call.
     """
 
     def __init__(
-        self, pool: Pool, receiver: _native.ChunkReceiver, route: Route, *, choose_id: Callable[[], int]
+        self,
+        pool: Pool,
+        receiver: _native.ChunkReceiver,
+        route: ResolvedMapping,
+        section: BridgeSection,
+        *,
+        choose_id: Callable[[], int],
     ) -> None:
         self.route: Final = route
         self._pool = pool
         self._receiver = receiver
         self._choose_id = choose_id
+        self._may_move = section.on_conflict == "move"
         self._announced: ShmPoolAnnounce | None = None
         self._followed: ShmPoolAnnounce | None = None
         """The announce that the present ring was made for."""
@@ -110,10 +118,10 @@ class ReceiveLane(Closing):
         self._error: str | None = None
         receiver.add_stream(
             route.wire_stream_id,
-            frames=route.max_inflight_frames,
-            total_bytes=route.max_inflight_bytes,
-            timeout_ns=route.assembly_timeout_ms * 1_000_000,
-            chunk_bytes=route.largest_chunk_bytes,
+            frames=section.max_inflight_frames,
+            total_bytes=section.max_inflight_bytes,
+            timeout_ns=section.assembly_timeout_ns,
+            chunk_bytes=route.slices.later,
             payload_bytes=route.max_payload_bytes,
         )
         self._stop = threading.Event()
@@ -207,15 +215,15 @@ class ReceiveLane(Closing):
     def _attach(self, announce: ShmPoolAnnounce) -> Producer:
         """A ring like that of the source, unless a profile of the driver says how it is to be."""
         sizes: dict[str, Any] = {}
-        if not self.route.profile:
+        if not self.route.mapping.profile:
             strides = sorted({pool.stride_bytes for pool in announce.payload_pools})
             sizes = {"pools": strides, "slots": announce.header_nslots}
         if self._stream_id == 0:
             self._stream_id = self._choose_id()
         try:
-            return self._pool.relay(self._stream_id, name=self.route.name, **sizes)
+            return self._pool.relay(self._stream_id, name=self.route.mapping.name, **sizes)
         except AttachRefusedError:
-            if not self.route.may_move:
+            if not self._may_move:
                 raise
             self._stream_id = self._choose_id()
             _LOG.warning(
@@ -224,7 +232,7 @@ class ReceiveLane(Closing):
                 self.route.source_stream_id,
                 self._stream_id,
             )
-            return self._pool.relay(self._stream_id, name=self.route.name, **sizes)
+            return self._pool.relay(self._stream_id, **sizes)  # the name is that of the stream that is taken
 
     def _follow_ring(self) -> None:
         """A lease that was lost and regained has another ring."""

@@ -48,11 +48,11 @@ class Republisher:
         self._lanes = {lane.route.wire_stream_id: lane for lane in lanes}
         self._metadata = ports.publication(streams.metadata_channel, streams.metadata_stream_id)
         self._control = {
-            lane.route.dest_control_stream_id: ports.publication(
-                streams.control_channel, lane.route.dest_control_stream_id
+            lane.route.mapping.dest_control_stream_id: ports.publication(
+                streams.control_channel, lane.route.mapping.dest_control_stream_id
             )
             for lane in lanes
-            if lane.route.forward_progress or lane.route.forward_qos
+            if lane.route.forwards_progress or lane.route.forwards_qos
         }
         self.republished: Counter[str] = Counter()
         """Messages, by kind."""
@@ -84,10 +84,10 @@ class Republisher:
         match message:
             case ShmPoolAnnounce():
                 lane.on_announce(message)
-            case FrameProgress() if lane.route.forward_progress:
+            case FrameProgress() if lane.route.forwards_progress:
                 self._on_progress(message, lane)
-            case QosProducer() | QosConsumer() if lane.route.forward_qos:
-                self._tell(message, lane, lane.route.dest_control_stream_id)
+            case QosProducer() | QosConsumer() if lane.route.forwards_qos:
+                self._tell(message, lane)
 
     def _on_progress(self, message: FrameProgress, lane: ReceiveLane) -> None:
         """At most what came of the frame so far is told, as there is no more to read (decision R8)."""
@@ -97,23 +97,21 @@ class Republisher:
             return
         filled = min(message.payload_bytes_filled, prefix)
         clamped = msgspec.structs.replace(message, payload_bytes_filled=filled)
-        self._tell(clamped, lane, lane.route.dest_control_stream_id)
+        self._tell(clamped, lane)
 
-    def _tell(
-        self, message: FrameProgress | QosProducer | QosConsumer, lane: ReceiveLane, stream_id: int
-    ) -> None:
+    def _tell(self, message: FrameProgress | QosProducer | QosConsumer, lane: ReceiveLane) -> None:
         if lane.stream_id is None or lane.epoch is None:
             self.dropped["no_local_stream"] += 1
             return
         local = msgspec.structs.replace(message, stream_id=lane.stream_id, epoch=lane.epoch)
-        self._control[stream_id].offer(wire.encode(local))
+        self._control[lane.route.mapping.dest_control_stream_id].offer(wire.encode(local))
         self.republished[type(message).__name__] += 1
 
     def _on_metadata(self, message: wire.Message) -> None:
         lane = self._lane_of(message)
         if lane is None or not isinstance(message, METADATA) or lane.route.metadata is None:
             return
-        stream_id, epoch = lane.route.metadata_stream_id or lane.stream_id, lane.epoch
+        stream_id, epoch = lane.route.mapping.metadata_stream_id or lane.stream_id, lane.epoch
         if stream_id is None or epoch is None:
             self.dropped["no_local_stream"] += 1
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, TensorPoolError
 
 if TYPE_CHECKING:
-    from tensor_pool.bridging.config import Route
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronPublication
@@ -73,29 +74,35 @@ class SendLane(Closing):
         pool: Where the stream is.
         publication: Where chunks go.
         route: The mapping.
+        section: The bridge.
 
     Raises:
         ConfigError: No chunk fits into the publication's packets.
         NoDriverError: No driver answers.
     """
 
-    def __init__(self, pool: Pool, publication: AeronPublication, route: Route) -> None:
+    def __init__(
+        self, pool: Pool, publication: AeronPublication, route: ResolvedMapping, section: BridgeSection
+    ) -> None:
         self.route: Final = route
+        self._is_newer = section.dialect == "newer"
+        self._patience_s = section.assembly_timeout_ms / 1000
+        """A receiver gives a frame up that takes longer."""
         self._sender = _native.ChunkSender(
             publication.native,
-            stream_id=route.source_stream_id,
+            stream_id=route.wire_stream_id,
             mtu=route.mtu_bytes,
-            chunk_bytes=route.chunk_bytes,
-            newer=route.newer,
-            checksums=route.checksums,
+            chunk_bytes=route.slices.later,
+            newer=self._is_newer,
+            checksums=section.checksums,
         )
-        self._budget = ByteBudget(route.max_bytes_per_s)
+        self._budget = ByteBudget(route.mapping.max_bytes_per_s)
         self._dropped: Counter[str] = Counter()
         self.error: str | None = None
         self._consumer = pool.consumer(
             route.source_stream_id,
-            mode="rate_limited" if route.max_rate_hz else "stream",
-            max_rate_hz=route.max_rate_hz,
+            mode="rate_limited" if route.mapping.max_rate_hz else "stream",
+            max_rate_hz=math.ceil(route.mapping.max_rate_hz),
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -136,7 +143,7 @@ class SendLane(Closing):
         if not self._budget.take(frame.nbytes, now_s=time.monotonic()):
             self._dropped["over_bandwidth"] += 1
             return
-        trace_id = frame.info.trace_id if self.route.newer else None
-        reason = self._sender.send(frame, trace_id=trace_id, patience_s=self.route.assembly_timeout_ms / 1000)
+        trace_id = frame.info.trace_id if self._is_newer else None
+        reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
         if reason is not None:
             self._dropped[reason] += 1

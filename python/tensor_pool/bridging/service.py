@@ -24,7 +24,7 @@ from tensor_pool.transport.drain import Drain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor_pool.bridging.config import Route
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.config import StreamsSection
     from tensor_pool.pool.pool import Pool
     from tensor_pool.runtime import Agent
@@ -52,9 +52,7 @@ class Bridge(Closing):
         pool: The host's streams; stays open.
         client: A connection to the host's media driver, for this bridge alone; stays open.
         streams: Where the host's messages are.
-        routes: The mappings.
-        dest_ids: Stream ids for mappings that have none, or may move.
-        instance_id: What logs and counters call it.
+        section: The mappings, and how they are carried.
 
     Raises:
         ConfigError: Something does not fit together.
@@ -67,58 +65,60 @@ class Bridge(Closing):
         pool: Pool,
         client: AeronClient,
         streams: StreamsSection,
-        routes: Sequence[Route],
-        *,
-        dest_ids: Sequence[int] = (),
-        instance_id: str = "bridge",
+        section: BridgeSection,
     ) -> None:
         self._own = contextlib.ExitStack()
-        self._free_ids = iter(dest_ids)
+        self._section = section
+        ids = section.dest_ids
+        self._free_ids = iter(() if ids is None else range(ids.first, ids.last + 1))
         self._senders: list[SendLane] = []
         self._receivers: list[ReceiveLane] = []
         self._polls: list[ChunkPoll] = []
         with contextlib.ExitStack() as opening:
             drain = opening.enter_context(Drain(client, name="bridge drain"))
             ports = opening.enter_context(Ports(client, drain))
+            routes = section.resolved_mappings
             self._receive(pool, ports, [route for route in routes if route.receives], opening)
             self._send(pool, ports, [route for route in routes if route.sends], opening)
             agents: list[Agent] = []
             if self._senders:
-                agents.append(Forwarder(ports, streams, [lane.route for lane in self._senders]))
+                agents.append(Forwarder(ports, streams, section, [lane.route for lane in self._senders]))
             if self._receivers:
                 agents.append(Republisher(ports, streams, self._receivers))
             if not agents:
                 raise ConfigError("the bridge has nothing to do", hint="a mapping in [[bridge.mappings]]")
             counters = AeronCounters(client)
             agents.append(
-                BridgeCounters(instance_id, counters, lambda: self.stats, now_ns=time.monotonic_ns)
+                BridgeCounters(section.instance_id, counters, lambda: self.stats, now_ns=time.monotonic_ns)
             )
             idle = make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S)
-            self._runner = opening.enter_context(AgentRunner(CompositeAgent(agents, name="bridge"), idle=idle))
+            self._runner = opening.enter_context(
+                AgentRunner(CompositeAgent(agents, name="bridge"), idle=idle)
+            )
             self._own = opening.pop_all()
 
     def _send(
-        self, pool: Pool, ports: Ports, routes: Sequence[Route], opening: contextlib.ExitStack
+        self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
         for route in routes:
-            publication = ports.publication(*route.payload)
+            publication = ports.chunk_publication(*route.payload)
             room = publication.max_payload_bytes + _AERON_HEADER_BYTES
             if route.mtu_bytes > room:
                 raise ConfigError(
                     f"mtu_bytes={route.mtu_bytes}, but packets of {route.payload[0]} have {room}",
                     hint=f"add mtu={route.mtu_bytes} to the channel, or leave mtu_bytes out",
                 )
-            self._senders.append(opening.enter_context(SendLane(pool, publication, route)))
+            self._senders.append(opening.enter_context(SendLane(pool, publication, route, self._section)))
 
     def _receive(
-        self, pool: Pool, ports: Ports, routes: Sequence[Route], opening: contextlib.ExitStack
+        self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
         by_payload = sorted(routes, key=lambda route: route.payload)
         for payload, group in itertools.groupby(by_payload, key=lambda route: route.payload):
             poll = ChunkPoll(ports.chunk_subscription(*payload))
             self._polls.append(opening.enter_context(poll))
             for route in group:
-                lane = ReceiveLane(pool, poll.receiver, route, choose_id=self._choose_id)
+                lane = ReceiveLane(pool, poll.receiver, route, self._section, choose_id=self._choose_id)
                 self._receivers.append(opening.enter_context(lane))
 
     def _choose_id(self) -> int:
@@ -132,8 +132,8 @@ class Bridge(Closing):
     @property
     def works(self) -> bool:
         """Whether all of it still runs."""
-        parts = (*self._senders, *self._polls)
-        return self._runner.is_running and all(part.error is None for part in parts)
+        errors = [sender.error for sender in self._senders] + [poll.error for poll in self._polls]
+        return self._runner.is_running and not any(errors)
 
     @property
     def stats(self) -> list[MappingStats]:
@@ -159,4 +159,3 @@ class Bridge(Closing):
     def close(self) -> None:
         """Gives destinations back and ends. May be called again."""
         self._own.close()
-

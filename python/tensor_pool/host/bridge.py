@@ -52,13 +52,15 @@ def bridge(
         >>> from tensor_pool.testing import wait_until
         >>> mapping = {"source_stream_id": 10_000, "dest_stream_id": 50_000}
         >>> settings = {
+        ...     "bridge.instance_id": "example",
         ...     "bridge.payload_channel": "aeron:udp?endpoint=127.0.0.1:20121",
         ...     "bridge.control_channel": "aeron:udp?endpoint=127.0.0.1:20122",
         ...     "bridge.mappings": [mapping],
         ... }
         >>> with tp.connect(embedded=True) as pool, tp.bridge(pool.aeron_dir, settings=settings) as bridge:
         ...     out = pool.producer(10_000, dtype="uint8", shape=(4,))
-        ...     _ = wait_until(lambda: bridge.stats[-1].received.epoch), out.publish(np.arange(4, dtype="uint8"))
+        ...     _ = wait_until(lambda: bridge.stats[-1].received.epoch)
+        ...     _ = out.publish(np.arange(4, dtype="uint8"))
         ...     pool.consumer(50_000).poll(timeout=5.0).copy().tolist()
         [0, 1, 2, 3]
     """
@@ -118,14 +120,7 @@ class BridgeService(Closing):
             )
             self._client = opening.enter_context(host_aeron.connect(self._config.aeron, name="bridge"))
             self._bridge = opening.enter_context(
-                Bridge(
-                    self._pool,
-                    self._client,
-                    self._config.streams,
-                    section.routes(self._config.streams),
-                    dest_ids=section.dest_ids,
-                    instance_id=section.instance_id,
-                )
+                Bridge(self._pool, self._client, self._config.streams, section)
             )
             self._own = opening.pop_all()
 

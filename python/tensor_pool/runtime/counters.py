@@ -81,7 +81,11 @@ class CounterType(enum.Enum):
     BRIDGE_CHUNKS_UNUSED = 4508, "chunks unused", "Chunks that no frame was made of, for one reason."
     BRIDGE_ASSEMBLIES = 4509, "assemblies", "Frames that are being put together now."
     BRIDGE_ASSEMBLY_BYTES = 4510, "assembly bytes", "Payload bytes of frames that are being put together."
-    BRIDGE_ASSEMBLY_NS = 4511, "assembly ns", "How long the last frame took, from its first chunk to its last."
+    BRIDGE_ASSEMBLY_NS = (
+        4511,
+        "assembly ns",
+        "How long the last frame took, from its first chunk to its last.",
+    )
 
     def __init__(self, type_id: int, label: str, doc: str) -> None:
         self.type_id = type_id

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import tensor_pool as tp
+from bridges import DEST, SOURCE, free_endpoints
 from pool_hosts import quick_host
 from tensor_pool.config import load_config
 from tensor_pool.host.bridge import BridgeService
 from tensor_pool.testing import Cluster
-
-SOURCE = 10_000
-DEST = 50_000
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +25,6 @@ def host() -> Iterator[Cluster]:
 def pool(host: Cluster) -> Iterator[tp.Pool]:
     with host.connect() as pool:
         yield pool
-
-
-def free_endpoints(count: int) -> list[str]:
-    """UDP addresses on loopback that nobody uses."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensor_pool as tp
-from conftest import DEST, SOURCE
+from bridges import DEST, SOURCE
 from tensor_pool.host.bridge import BridgeService
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.transport import AeronClient
@@ -38,9 +39,23 @@ def publish_until(out: tp.Producer, inp: tp.Consumer, count: int) -> list[tuple[
     return came
 
 
+def follows(bridge: BridgeService, out: tp.Producer) -> bool:
+    """Whether frames of this producer would be put into a ring."""
+    return ready(bridge) and bridge.stats[-1].received.source_epoch == out.epoch
+
+
+def arrives(out: tp.Producer, inp: tp.Consumer, value: int) -> bool:
+    """Publishes a frame; whether one like it was the next to come."""
+    out.publish(np.full(SIZE, value, np.uint8))
+    frame = inp.poll(timeout=0.2)
+    return frame is not None and frame.copy()[0] == value
+
+
 @pytest.fixture
 def out(pool: tp.Pool):
-    with pool.producer(SOURCE, name="camera", dtype="uint8", shape=(SIZE,), slots=16, metadata={"gain": 7}) as out:
+    with pool.producer(
+        SOURCE, name="camera", dtype="uint8", shape=(SIZE,), slots=16, metadata={"gain": 7}
+    ) as out:
         yield out
 
 
@@ -74,11 +89,10 @@ def test_a_source_that_begins_anew_begins_an_epoch_here_too(pool, bridge) -> Non
     running = bridge()
     epochs = []
     inp = pool.consumer(DEST)
-    for round_number in range(3):
+    for value in (100, 101, 102):
         with pool.producer(SOURCE, dtype="uint8", shape=(SIZE,), slots=16) as out:
-            wait_until(lambda: running.stats[-1].received.source_epoch == out.epoch and ready(running))
-            values = np.full(SIZE, 100 + round_number, np.uint8)
-            wait_until(lambda: out.publish(values) >= 0 and (frame := inp.poll(timeout=0.2)) and frame.copy()[0] == 100 + round_number)  # noqa: B023, E501
+            wait_until(partial(follows, running, out))
+            wait_until(partial(arrives, out, inp, value))
             epochs.append(running.stats[-1].received.epoch)
     assert epochs == sorted(set(epochs))
 
@@ -126,9 +140,9 @@ def test_a_bandwidth_cap_drops_whole_frames(pool, out, bridge, settings) -> None
     settings["bridge.mappings"][0]["max_bytes_per_s"] = 1_000_000
     running = bridge()
     wait_until(lambda: ready(running))
-    for number in range(20):
-        out.publish(picture(number))
-    wait_until(lambda: running.stats[0].sent.dropped.get("over_bandwidth", 0) > 10)
+    wait_until(
+        lambda: out.publish(picture(0)) >= 0 and running.stats[0].sent.dropped.get("over_bandwidth", 0) > 10
+    )
     wait_until(lambda: running.stats[1].received.frames == running.stats[0].sent.frames > 0)
     assert running.stats[1].received.frames_lost == {}
 
@@ -164,7 +178,11 @@ def test_empty_frames_are_frames_too(pool, bridge) -> None:
 
 
 def test_garbage_is_counted_and_the_next_frame_passes(
-    pool: tp.Pool, host: Cluster, out: tp.Producer, bridge: Callable[..., BridgeService], settings: dict[str, Any]
+    pool: tp.Pool,
+    host: Cluster,
+    out: tp.Producer,
+    bridge: Callable[..., BridgeService],
+    settings: dict[str, Any],
 ) -> None:
     running = bridge()
     wait_until(lambda: ready(running))

@@ -76,9 +76,7 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
 @format_option()
 @config_options
 @click.pass_context
-def status(
-    ctx: click.Context, /, *, config: Config, output_format: OutputFormat, interval_s: float
-) -> None:
+def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat, interval_s: float) -> None:
     """Show what this host's bridges do: frames, rates, losses by reason, assemblies in flight.
 
     Reads counters, and disturbs nobody. Exit codes: 0, or 1 when no bridge runs here.
@@ -113,7 +111,7 @@ def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> 
     def rate(field: str) -> float | None:
         if before is None or taken_s <= 0:
             return None
-        return round((getattr(now, field) - getattr(before, field)) / taken_s, 1)
+        return round(float(getattr(now, field) - getattr(before, field)) / taken_s, 1)
 
     return {
         "source": now.source_stream_id,

@@ -253,7 +253,11 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
-        return self._qos_timer.next_ns if self.options.relays else min(self._qos_timer.next_ns, self.metadata.next_ns)
+        return (
+            self._qos_timer.next_ns
+            if self.options.relays
+            else min(self._qos_timer.next_ns, self.metadata.next_ns)
+        )
 
     # --- for user threads -----------------------------------------------------------------------------------
 
