@@ -9,6 +9,7 @@ use super::store::Store;
 use crate::chunk::Chunk;
 use crate::layout::SLOT_BYTES;
 use crate::ring::ClaimError;
+use crate::seqlock::MAX_SEQ;
 use crate::slot::FrameHeader;
 
 /// What an assembler bears.
@@ -149,21 +150,17 @@ impl<S: Store> Assembler<S> {
     /// Takes a chunk; frames that are whole by it are committed, and told in `whole`.
     pub fn take(&mut self, chunk: &Chunk<'_>, store: &mut S, now_ns: u64, whole: &mut Vec<Whole>) {
         self.chunks += 1;
-        if let Err(reason) = self.check(chunk, store) {
-            self.losses.count_chunk(reason);
-            return;
+        let at = self.check(chunk, store).and_then(|()| self.find_or_begin(chunk, store, now_ns));
+        match at {
+            Ok(at) => {
+                if let Err(reason) = self.add(at, chunk, store).and_then(|()| self.finish(at, store, now_ns))
+                {
+                    self.lose(at, reason, store);
+                }
+            }
+            Err(reason) => self.losses.count_chunk(reason),
         }
-        let at = match self.partials.iter().rposition(|partial| partial.seq == chunk.seq) {
-            Some(at) => at,
-            None => match self.begin(chunk, store, now_ns) {
-                Ok(at) => at,
-                Err(reason) => return self.losses.count_chunk(reason),
-            },
-        };
-        if let Err(reason) = self.add(at, chunk, store).and_then(|()| self.finish(at, store, now_ns)) {
-            self.lose(at, reason, store);
-        }
-        // Also what was lost may have been what others waited for.
+        // Whatever became of the chunk: frames may have waited for one that is lost by it.
         self.commit_front(store, whole);
     }
 
@@ -188,11 +185,21 @@ impl<S: Store> Assembler<S> {
         if chunk.epoch > source.epoch() {
             return Err(Lost::NotAnnounced);
         }
+        if chunk.seq > MAX_SEQ {
+            return Err(Lost::Header); // which has room for 63 bits
+        }
         if chunk.payload.len() > self.limits.chunk_bytes as usize {
             return Err(Lost::ChunkTooLong);
         }
         let largest = self.limits.payload_bytes.min(store.max_payload_bytes()).min(source.largest_stride());
         if chunk.payload_length > largest { Err(Lost::PayloadTooLong) } else { Ok(()) }
+    }
+
+    fn find_or_begin(&mut self, chunk: &Chunk<'_>, store: &mut S, now_ns: u64) -> Result<usize, Lost> {
+        match self.partials.iter().rposition(|partial| partial.seq == chunk.seq) {
+            Some(at) => Ok(at),
+            None => self.begin(chunk, store, now_ns),
+        }
     }
 
     /// A place for a frame of which nothing had come; at the cost of the oldest ones where there is no room.

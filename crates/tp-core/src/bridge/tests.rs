@@ -166,6 +166,16 @@ fn what_is_lost_does_not_hold_others_up() {
     assert_eq!(bench.seqs(), [0; 0]);
     bench.take(&Chunk { payload: &[0; 100], ..one.chunks()[1] });
     assert_eq!((bench.seqs(), bench.frames(Lost::Conflict)), (vec![2], 1));
+    let (three, four) = (Sent::new(3, 250), Sent::new(4, 1000));
+    bench.take(&three.chunks()[0]);
+    bench.take(&four.chunks()[0]);
+    bench.take(&three.chunks()[1]);
+    four.chunks()[1..].iter().for_each(|chunk| bench.take(chunk));
+    assert_eq!(bench.seqs(), [2]);
+    for seq in 5..9 {
+        bench.take(&Sent::new(seq, 250).chunks()[0]);
+    }
+    assert_eq!((bench.seqs(), bench.frames(Lost::Crowded)), (vec![2, 4], 1), "the oldest went first");
 }
 
 #[test]
@@ -237,6 +247,8 @@ fn sizes_are_limited() {
     assert_eq!(bench.chunks(Lost::ChunkTooLong), 1);
     bench.take(&Sent::new(2, 1025).chunks()[0]);
     assert_eq!(bench.chunks(Lost::PayloadTooLong), 1, "longer than the slots of the source");
+    bench.take(&Chunk { seq: u64::MAX, ..Sent::new(2, 100).chunks()[0] });
+    assert_eq!((bench.chunks(Lost::Header), bench.store.next_seq()), (1, 0), "no slot has such a number");
     for seq in 0..100_000 {
         bench.take(&Sent::new(3 + seq, 1000).chunks()[1]);
         assert!(bench.assembler.in_flight() <= LIMITS.frames);
