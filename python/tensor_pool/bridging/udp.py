@@ -1,4 +1,4 @@
-"""What the bridge's channels get that they don't say themselves: room for frames, and no hostage to the dead."""
+"""What the bridge's channels get that they don't say themselves: room for frames, no waiting for the dead."""
 
 from __future__ import annotations
 
