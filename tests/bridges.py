@@ -42,5 +42,4 @@ def end_of_bridge(role: str, payload: str, control: str, metadata: str) -> str:
         [[bridge.mappings]]
         source_stream_id = {SOURCE}
         dest_stream_id = {DEST}
-        name = "camera-1"
     """

@@ -91,7 +91,7 @@ def test_unicast(hosts: tuple[Host, Host], joined: Callable[..., None]) -> None:
     joined(left, right)
     with left.connect() as here, right.connect() as there:
         out = here.producer(SOURCE, dtype="uint8", shape=(SIZE,), slots=64, metadata={"lens": "wide"})
-        inp = there.consumer("camera-1")
+        inp = there.consumer(DEST)
         wait_until(lambda: carries(out, inp))
         came = arrivals(out, inp, 50)
         assert came == list(range(came[0], came[0] + 50))
