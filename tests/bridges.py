@@ -22,11 +22,18 @@ def free_endpoints(count: int) -> list[str]:
             each.close()
 
 
-def end_of_bridge(name: str, role: str, payload: str, control: str, metadata: str) -> str:
-    """The file of a bridge with one mapping, for one of its ends."""
+def end_of_bridge(role: str, payload: str, control: str, metadata: str) -> str:
+    """The file of a bridge with one mapping, for one of its ends.
+
+    Args:
+        role: ``sender`` or ``receiver``.
+        payload: Endpoint of the channel, and more parameters if need be.
+        control: The same.
+        metadata: The same.
+    """
     return f"""
         [bridge]
-        instance_id = "{name}"
+        instance_id = "{role}"
         role = "{role}"
         payload_channel = "aeron:udp?endpoint={payload}|mtu=8192"
         control_channel = "aeron:udp?endpoint={control}"
@@ -35,5 +42,4 @@ def end_of_bridge(name: str, role: str, payload: str, control: str, metadata: st
         [[bridge.mappings]]
         source_stream_id = {SOURCE}
         dest_stream_id = {DEST}
-        name = "camera-1"
     """

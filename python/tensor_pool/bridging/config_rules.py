@@ -184,10 +184,11 @@ def _check_destinations(section: BridgeSection, mappings: Iterable[ResolvedMappi
         names[name] = mapping
         if not mapping.dest_stream_id:
             unnamed += 1
-            if section.dest_ids is None:
+            if section.dest_ids is None and not name:
                 raise ConfigError(
-                    f"mapping {mapping} has dest_stream_id 0, and there is no dest_stream_id_range",
-                    hint="name the destination, or set dest_stream_id_range, for instance to 50000-59999",
+                    f"mapping {mapping} has no dest_stream_id and no name, "
+                    "and there is no dest_stream_id_range",
+                    hint="give it a name or an id, or set dest_stream_id_range, such as 50000-59999",
                 )
     if section.dest_ids is not None and unnamed > len(section.dest_ids):
         raise ConfigError(

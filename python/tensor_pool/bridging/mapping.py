@@ -70,7 +70,8 @@ class BridgeMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source_stream_id: Annotated[int, Meta(ge=1, le=LAST_STREAM_ID)]
     """The stream that the sender reads."""
     dest_stream_id: OptionalStreamId = 0
-    """The stream that the receiver writes; 0: one of `bridge.dest_stream_id_range`."""
+    """The stream that the receiver writes; 0: one of `bridge.dest_stream_id_range`, and where there is none,
+    the one that the destination's driver knows by `name`."""
     profile: str = ""
     """Geometry of the destination, a name of `driver.profiles`; empty: no particular one."""
     metadata_stream_id: OptionalStreamId = 0

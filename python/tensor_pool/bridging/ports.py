@@ -49,8 +49,8 @@ class Ports(Closing):
         return subscription
 
     def chunk_publication(self, channel: str, stream_id: int) -> AeronPublication:
-        """The publication of chunks to a stream; the same one for all who ask."""
-        return self.publication(for_chunks_out(channel), stream_id)
+        """A publication of chunks, one's own: who asks closes it."""
+        return self._client.add_publication(for_chunks_out(channel), stream_id)
 
     def chunk_subscription(self, channel: str, stream_id: int) -> AeronSubscription:
         """A subscription that native code polls itself."""

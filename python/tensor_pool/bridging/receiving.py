@@ -91,7 +91,7 @@ class ReceiveLane(Closing):
         receiver: What puts its frames together.
         route: The mapping.
         section: The bridge.
-        choose_id: Gives a stream id from the configured range, another one at each call.
+        choose_id: Gives a stream id from the configured range, another one at each call; None without one.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ReceiveLane(Closing):
         route: ResolvedMapping,
         section: BridgeSection,
         *,
-        choose_id: Callable[[], int],
+        choose_id: Callable[[], int] | None,
     ) -> None:
         self.route: Final = route
         self._pool = pool
@@ -218,14 +218,17 @@ class ReceiveLane(Closing):
         if not self.route.mapping.profile:
             strides = sorted({pool.stride_bytes for pool in announce.payload_pools})
             sizes = {"pools": strides, "slots": announce.header_nslots}
+        name = self.route.mapping.name
+        if self._stream_id == 0 and self._choose_id is None:
+            return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one
         if self._stream_id == 0:
-            self._stream_id = self._choose_id()
+            self._stream_id = self._next_id()
         try:
-            return self._pool.relay(self._stream_id, name=self.route.mapping.name, **sizes)
+            return self._pool.relay(self._stream_id, name=name, **sizes)
         except AttachRefusedError:
             if not self._may_move:
                 raise
-            self._stream_id = self._choose_id()
+            self._stream_id = self._next_id()
             _LOG.warning(
                 "stream %d is taken; what stream %d sends goes to %d",
                 self.route.dest_stream_id,
@@ -233,6 +236,10 @@ class ReceiveLane(Closing):
                 self._stream_id,
             )
             return self._pool.relay(self._stream_id, **sizes)  # the name is that of the stream that is taken
+
+    def _next_id(self) -> int:
+        assert self._choose_id is not None, "the configuration has a range"
+        return self._choose_id()
 
     def _follow_ring(self) -> None:
         """A lease that was lost and regained has another ring."""
@@ -251,6 +258,6 @@ class ReceiveLane(Closing):
 
     def _on_error(self, error: TensorPoolError) -> None:
         if self._error != error.message:
-            _LOG.error("the bridge can't produce stream %d: %s", self._stream_id, error)
+            _LOG.error("the bridge can't produce what stream %s becomes: %s", self.route, error)
         self._error = error.message
         self._retry_at = time.monotonic() + _RETRY_S

@@ -16,6 +16,8 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, TensorPoolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
@@ -25,6 +27,8 @@ __all__ = ["ByteBudget", "SendLane", "SentStats"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1
+_GONE_S: Final = 1.0
+"""A receiver that takes nothing for so long is gone, or can't be reached."""
 
 
 class SentStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class SendLane(Closing):
 
     Args:
         pool: Where the stream is.
-        publication: Where chunks go.
+        open_publication: Opens what chunks go to.
         route: The mapping.
         section: The bridge.
 
@@ -82,23 +86,26 @@ class SendLane(Closing):
     """
 
     def __init__(
-        self, pool: Pool, publication: AeronPublication, route: ResolvedMapping, section: BridgeSection
+        self,
+        pool: Pool,
+        open_publication: Callable[[], AeronPublication],
+        route: ResolvedMapping,
+        section: BridgeSection,
     ) -> None:
         self.route: Final = route
+        self._section = section
         self._is_newer = section.dialect == "newer"
         self._patience_s = section.assembly_timeout_ms / 1000
         """A receiver gives a frame up that takes longer."""
-        self._sender = _native.ChunkSender(
-            publication.native,
-            stream_id=route.wire_stream_id,
-            mtu=route.mtu_bytes,
-            chunk_bytes=route.slices.later,
-            newer=self._is_newer,
-            checksums=section.checksums,
-        )
         self._budget = ByteBudget(route.mapping.max_bytes_per_s)
         self._dropped: Counter[str] = Counter()
+        self._before = (0, 0, 0)
+        """What former senders have sent."""
         self.error: str | None = None
+        self._held_back_s: float | None = None
+        """Since when nothing could be sent."""
+        self._open_publication = open_publication
+        self._publication, self._sender = self._open_sender()
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
@@ -113,7 +120,7 @@ class SendLane(Closing):
     @property
     def stats(self) -> SentStats:
         """What was sent so far."""
-        frames, chunks, nbytes = self._sender.counts
+        frames, chunks, nbytes = map(sum, zip(self._before, self._sender.counts, strict=True))
         return SentStats(
             frames=frames, chunks=chunks, nbytes=nbytes, dropped=dict(self._dropped), error=self.error
         )
@@ -123,6 +130,19 @@ class SendLane(Closing):
         self._stop.set()
         self._thread.join()
         self._consumer.close()
+        self._publication.close()
+
+    def _open_sender(self) -> tuple[AeronPublication, _native.ChunkSender]:
+        route, publication = self.route, self._open_publication()
+        sender = _native.ChunkSender(
+            publication.native,
+            stream_id=route.wire_stream_id,
+            mtu=route.mtu_bytes,
+            chunk_bytes=route.slices.later,
+            newer=self._is_newer,
+            checksums=self._section.checksums,
+        )
+        return publication, sender
 
     def _run(self) -> None:
         try:
@@ -137,13 +157,28 @@ class SendLane(Closing):
             _LOG.error("the bridge sends no more of stream %d: %s", self.route.source_stream_id, e)
 
     def _send(self, frame: Frame) -> None:
+        now_s = time.monotonic()
         if frame.nbytes > self.route.max_payload_bytes:
             self._dropped["too_large"] += 1
             return
-        if not self._budget.take(frame.nbytes, now_s=time.monotonic()):
+        if not self._budget.take(frame.nbytes, now_s=now_s):
             self._dropped["over_bandwidth"] += 1
             return
         trace_id = frame.info.trace_id if self._is_newer else None
         reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
         if reason is not None:
             self._dropped[reason] += 1
+        if reason != "back_pressured":
+            self._held_back_s = None
+        elif self._held_back_s is None:
+            self._held_back_s = now_s
+        elif now_s - self._held_back_s > _GONE_S:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forgets what the receiver did not take: it would come seconds late when the network heals."""
+        self._before = (self.stats.frames, self.stats.chunks, self.stats.nbytes)
+        former = self._publication
+        self._publication, self._sender = self._open_sender()
+        former.close()
+        self._held_back_s = None

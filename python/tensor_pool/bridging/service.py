@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Bridge", "MappingStats"]
 
 _LONGEST_NAP_S: Final = 0.1
-_AERON_HEADER_BYTES: Final = 32
 
 
 class MappingStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,24 +101,19 @@ class Bridge(Closing):
         self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
         for route in routes:
-            publication = ports.chunk_publication(*route.payload)
-            room = publication.max_payload_bytes + _AERON_HEADER_BYTES
-            if route.mtu_bytes > room:
-                raise ConfigError(
-                    f"mtu_bytes={route.mtu_bytes}, but packets of {route.payload[0]} have {room}",
-                    hint=f"add mtu={route.mtu_bytes} to the channel, or leave mtu_bytes out",
-                )
-            self._senders.append(opening.enter_context(SendLane(pool, publication, route, self._section)))
+            lane = SendLane(pool, partial(ports.chunk_publication, *route.payload), route, self._section)
+            self._senders.append(opening.enter_context(lane))
 
     def _receive(
         self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
+        choose_id = None if self._section.dest_ids is None else self._choose_id
         by_payload = sorted(routes, key=lambda route: route.payload)
         for payload, group in itertools.groupby(by_payload, key=lambda route: route.payload):
             poll = ChunkPoll(ports.chunk_subscription(*payload))
             self._polls.append(opening.enter_context(poll))
             for route in group:
-                lane = ReceiveLane(pool, poll.receiver, route, self._section, choose_id=self._choose_id)
+                lane = ReceiveLane(pool, poll.receiver, route, self._section, choose_id=choose_id)
                 self._receivers.append(opening.enter_context(lane))
 
     def _choose_id(self) -> int:

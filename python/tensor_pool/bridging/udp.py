@@ -1,4 +1,4 @@
-"""What the bridge's channels get that they don't say themselves: room for frames, and no hostage to the dead."""
+"""What the bridge's channels get that they don't say themselves: room for frames, no waiting for the dead."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def for_chunks_out(channel: str, *, most: int | None = None) -> str:
 
     Example:
         >>> for_chunks_out("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("|")[2]
-        'so-sndbuf=1048576'
+        'so-sndbuf=1048576|linger=1s'
     """
     buffer = min(_MOST_BUFFER, _limit("wmem_max") if most is None else most)
-    return str(Channel.parse(channel).with_defaults({"so-sndbuf": str(buffer)}))
+    return str(Channel.parse(channel).with_defaults({"so-sndbuf": str(buffer), "linger": "1s"}))
 
 
 def _limit(name: str) -> int:

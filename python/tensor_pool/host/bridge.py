@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.bridging.config import BridgeSection, check_bridge
 from tensor_pool.bridging.service import Bridge
 from tensor_pool.closing import Closing
-from tensor_pool.errors import TensorPoolError
+from tensor_pool.errors import ChannelError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured, connect
 
@@ -28,6 +29,7 @@ __all__ = ["BridgeService", "bridge"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _RETRY_S: Final = 1.0
+_GIVEN_BACK_S: Final = 5.0
 
 
 def bridge(
@@ -90,7 +92,7 @@ class BridgeService(Closing):
         """How often it was built anew."""
         self.error: BaseException | None = None
         """Nothing ends it but `close`; why it can't work at the moment."""
-        self._open()
+        self._open_soon()
         self._stop = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="bridge watch", daemon=True)
         self._watching.start()
@@ -111,6 +113,17 @@ class BridgeService(Closing):
         self._stop.set()
         self._watching.join()
         self._own.close()
+
+    def _open_soon(self) -> None:
+        """Bears that the media driver has not given back yet what a bridge had that ended just now."""
+        deadline = time.monotonic() + _GIVEN_BACK_S
+        while True:
+            try:
+                return self._open()
+            except ChannelError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_S)
 
     def _open(self) -> None:
         section = self._section

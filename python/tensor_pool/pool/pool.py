@@ -184,7 +184,7 @@ class Pool(Closing):
 
     def relay(
         self,
-        stream_id: int,
+        stream: str | int,
         *,
         name: str = "",
         pools: Sequence[int] = (),
@@ -196,8 +196,8 @@ class Pool(Closing):
         `Producer.writer` is filled instead.
 
         Args:
-            stream_id: The stream.
-            name: What it is called here.
+            stream: Its name, or its id.
+            name: What the stream is called, where `stream` is an id.
             pools: Slot sizes in bytes; left to the driver's configuration by default.
             slots: How many frames the ring holds.
 
@@ -207,7 +207,7 @@ class Pool(Closing):
         """
         wish = StreamWish(
             role=Role.PRODUCER,
-            **{**check_stream(stream_id), **check_name(name, stream=stream_id)},
+            **{**check_stream(stream), **check_name(name, stream=stream)},
             nslots=check_count("slots", slots, least=1, most=_MOST_SLOTS),
             pools=_check_pools(list(pools)),
         )

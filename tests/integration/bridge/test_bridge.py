@@ -125,6 +125,14 @@ def test_without_a_destination_one_of_the_range_is_taken(pool, out, bridge, sett
     publish_until(out, pool.consumer(50_200), 3)
 
 
+def test_without_range_the_name_chooses_also_one_that_is_waited_for(pool, out, bridge, settings) -> None:
+    settings["bridge.mappings"] = [{"source_stream_id": SOURCE, "name": "far-camera"}]
+    inp = pool.consumer("far-camera")
+    running = bridge()
+    wait_until(lambda: ready(running))
+    publish_until(out, inp, 3)
+
+
 def test_a_sender_without_receiver_drops_and_holds_nobody_up(out, bridge) -> None:
     running = bridge(role="sender")
     assert [mapping.received for mapping in running.stats] == [None]

@@ -11,7 +11,7 @@ import pytest
 
 from bridges import DEST, SOURCE, end_of_bridge, free_endpoints
 from pool_hosts import quick_host
-from tensor_pool.testing import Cluster, wait_until
+from tensor_pool.testing import Cluster
 from tensor_pool.testing.cluster import Process
 
 CAMERA = f"""
@@ -40,7 +40,7 @@ class Hosts:
         self._files = {}
         for host, role in ((a, "sender"), (b, "receiver")):
             self._files[host] = directory / f"{role}.toml"
-            self._files[host].write_text(textwrap.dedent(end_of_bridge(role, role, *endpoints)))
+            self._files[host].write_text(textwrap.dedent(end_of_bridge(role, *endpoints)))
         self.bridges = {host: self.start_bridge(host) for host in (a, b)}
         self.camera = self.start_camera()
 
@@ -76,7 +76,8 @@ class Hosts:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    with quick_host() as a, quick_host() as b:
+    settings = {"aeron__driver_timeout_ms": 2_000}
+    with quick_host(**settings) as a, quick_host(**settings) as b:
         yield Hosts(a, b, tmp_path)
 
 
@@ -123,6 +124,6 @@ def test_each_piece_may_die_once(hosts: Hosts) -> None:
 def test_a_bridge_says_what_it_does(hosts: Hosts) -> None:
     fresh_frames(hosts.b, 0, 5)
     status = hosts.b.start("bridge", "status", "--format", "jsonl", "--interval", "0.5")
-    line = wait_until(status.read_line)
+    line = status.read_line()
     assert f'"source":{SOURCE}' in line.replace(" ", "")
     assert '"side":"receive"' in line.replace(" ", "")

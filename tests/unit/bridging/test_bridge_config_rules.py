@@ -56,7 +56,10 @@ class TestDestinations:
     @pytest.mark.req("BRG-10-12")
     def test_0_needs_a_range(self) -> None:
         message = refusal(BridgeMapping(10_000))
-        assert message == "mapping 10000->any has dest_stream_id 0, and there is no dest_stream_id_range"
+        assert message == (
+            "mapping 10000->any has no dest_stream_id and no name, and there is no dest_stream_id_range"
+        )
+        assert bridge(BridgeMapping(10_000, name="camera-1")).dest_ids is None
         assert bridge(BridgeMapping(10_000), dest_stream_id_range="60000-60010").dest_ids == (60_000, 60_010)
         bridge(BridgeMapping(10_000), role="sender")  # the receiver chooses
 

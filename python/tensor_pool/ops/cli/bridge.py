@@ -55,11 +55,16 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
       tpool bridge run --config tensor-pool.toml
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415
     from tensor_pool.host.bridge import BridgeService  # noqa: PLC0415
 
     with BridgeService(config) as running:
         section = config[BridgeSection]
-        where = {"instance": section.instance_id, "mappings": len(section.mappings)}
+        where = {
+            "aeron_dir": aeron_dir(config.aeron),
+            "instance": section.instance_id,
+            "mappings": len(section.mappings),
+        }
         ctx.exit(serve_until_stopped(running, lambda: say_where(where, output_format), what="bridge"))
 
 
