@@ -104,8 +104,8 @@ bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and Zero
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
-fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs a nightly compiler, installs cargo-fuzz.
-	@tools/say "fuzzing each of six decoders for $(FUZZ_SECONDS) s"
+fuzz: ## Fuzz every decoder and the assembly of bridged frames for FUZZ_SECONDS (60) each; needs a nightly compiler, installs cargo-fuzz.
+	@tools/say "fuzzing each of seven targets for $(FUZZ_SECONDS) s"
 	@tools/fuzz "$(FUZZ_SECONDS)"
 
 .PHONY: torn-frames

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     )
     from tensor_pool.config import Config, load_config
     from tensor_pool.datatypes import Dtype, MajorOrder
+    from tensor_pool.host.bridge import bridge
     from tensor_pool.host.connection import connect
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
@@ -73,6 +74,7 @@ __all__ = [
     "Frame",
     "Pool",
     "Producer",
+    "bridge",
     "connect",
     "wait",
     # rings
@@ -115,6 +117,7 @@ _LAZY: Final = {
     "Consumer": "tensor_pool.pool.consumer",
     "Pool": "tensor_pool.pool.pool",
     "Producer": "tensor_pool.pool.producer",
+    "bridge": "tensor_pool.host.bridge",
     "connect": "tensor_pool.host.connection",
     "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",

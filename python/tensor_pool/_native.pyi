@@ -54,6 +54,10 @@ __all__ = [
     "aeron_counters",
     "aeron_driver_status",
     "aeron_version",
+    # the bridge
+    "BRIDGE_LOSSES",
+    "ChunkReceiver",
+    "ChunkSender",
 ]
 
 # --- Rings ------------------------------------------------------------------------------------------
@@ -1455,3 +1459,111 @@ class Pulse:
 
     def stop(self) -> None:
         """Sends no more; when this returns the last message is out."""
+
+# --- The bridge -------------------------------------------------------------------------------------
+
+BRIDGE_LOSSES: Final[tuple[str, ...]]
+"""The names of all reasons for which chunks are not used and frames are given up."""
+
+@final
+class ChunkSender:
+    """Sends frames of one stream in chunks, from where they lie; never part of a frame that was overwritten.
+
+    Args:
+        publication: Where chunks go.
+        stream_id: The stream on the bridge.
+        mtu: Bytes of a packet: a chunk fits into one.
+        chunk_bytes: The longest slice of a payload, where the packet has room for it.
+        newer: Speak the newer dialect, with room for trace ids and checksums.
+        checksums: Send one with each frame, in the newer dialect.
+
+    Raises:
+        ConfigError: Nothing fits.
+    """
+
+    def __new__(
+        cls,
+        publication: AeronPublication,
+        *,
+        stream_id: int,
+        mtu: int,
+        chunk_bytes: int,
+        newer: bool = False,
+        checksums: bool = False,
+    ) -> Self: ...
+    def send(
+        self, frame: Frame, *, trace_id: int | None = None, patience_s: float = 0.0
+    ) -> Literal["torn", "too_large", "not_connected", "back_pressured"] | None:
+        """Sends a frame; None, or why it was not sent as a whole.
+
+        Args:
+            frame: As it was polled.
+            trace_id: Sent along in the newer dialect.
+            patience_s: How long to wait for a receiver that does not keep up.
+
+        Raises:
+            TransportError: The publication is closed or lost.
+        """
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The longest payload that can be sent."""
+
+    @property
+    def slices(self) -> tuple[int, int]:
+        """Bytes of the first slice of a frame, and of the others."""
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Frames sent as a whole, chunks, and bytes of whole frames."""
+
+@final
+class ChunkReceiver:
+    """Puts the frames of many streams together from chunks, straight into the slots of rings.
+
+    A frame is shown as a whole or not at all. What is missing, late, contradicts itself or lies is counted.
+
+    Args:
+        subscription: Where chunks come from.
+    """
+
+    def __new__(cls, subscription: AeronSubscription) -> Self: ...
+    def add_stream(
+        self,
+        stream_id: int,
+        *,
+        frames: int,
+        total_bytes: int,
+        timeout_ns: int,
+        chunk_bytes: int,
+        payload_bytes: int,
+    ) -> None:
+        """Takes chunks of a stream from now on; nothing before `announce` and `set_ring`.
+
+        Args:
+            stream_id: The stream on the bridge.
+            frames: How many are put together at a time.
+            total_bytes: How many bytes they may have together; one is always put together.
+            timeout_ns: How long its chunks may take, from the first to the last.
+            chunk_bytes: The longest slice that is taken.
+            payload_bytes: The longest payload that is taken.
+        """
+
+    def announce(self, stream_id: int, epoch: int, pools: Sequence[tuple[int, int]]) -> None:
+        """What the source says of a stream: its epoch, and number and stride of each pool."""
+
+    def set_ring(self, stream_id: int, writer: RingWriter | None) -> None:
+        """Where the frames of a stream go from now on; those that are not whole are given up."""
+
+    def poll(self, limit: int) -> int:
+        """Takes up to `limit` chunks, and gives up what takes too long; how many there were."""
+
+    def prefix(self, stream_id: int, seq: int) -> int | None:
+        """Bytes of a frame that came from its start on; None when nothing of it is being put together."""
+
+    def stats(self, stream_id: int) -> dict[str, Any] | None:
+        """What became of the chunks and frames of a stream."""
+
+    @property
+    def strangers(self) -> tuple[int, int]:
+        """Packets that are no chunks, and chunks of other streams."""

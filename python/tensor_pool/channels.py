@@ -266,6 +266,11 @@ class Channel:
         """Bytes of one term."""
         return parse_size(self.params.get("term-length", DEFAULT_TERM_LENGTH))
 
+    @property
+    def mtu_bytes(self) -> int | None:
+        """The MTU that the channel names, or None: then it is the media driver's."""
+        return parse_size(self.params["mtu"]) if "mtu" in self.params else None
+
     def __str__(self) -> str:
         text = f"{_SPY_PREFIX if self.spy else ''}aeron:{self.media}"
         params = "|".join(f"{name}={value}" for name, value in self.params.items())

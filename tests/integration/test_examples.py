@@ -34,6 +34,7 @@ ALONE = [
         "--frames=40",
         r"skipped: this example needs PyTorch|loss \d+\.\d+ after 40 batches",
     ),
+    ("two_hosts.py", "--frames=50", r"skipped: |(4\d|50) of 50 frames came whole to \S+, lens: wide"),
     ("driverless.py", "--frames=20", r"20 frames of (counter|10000), sum 190"),
 ]
 """Programs that bring their own drivers: file, argument, what they print."""

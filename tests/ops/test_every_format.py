@@ -56,9 +56,9 @@ OWN_OUTPUT = {
     # What they write has its form from elsewhere.
     *("wire decode", "wire encode", "config init", "completion"),
 }
-SEEN_BY_ANOTHER = {"bench throughput", "pipeline run", "pipeline monitor"}
-"""The first takes seconds, and prints what ``bench latency`` prints, by the same code; the others need Spark
-and are tried in ``tests/spark/test_jobs_command.py``."""
+SEEN_BY_ANOTHER = {"bench throughput", "pipeline run", "pipeline monitor", "bridge run", "bridge status"}
+"""The first takes seconds, and prints what ``bench latency`` prints, by the same code; those of the pipeline
+need Spark and are tried in ``tests/spark/test_jobs_command.py``, bridges in ``test_bridge_command.py``."""
 SERVICES = ["up", "driver run", "media run"]
 """They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")

@@ -14,6 +14,7 @@ PACKAGES = [
 
 def modules() -> list[str]:
     names = ["tensor_pool", "tensor_pool.channels", "tensor_pool.closing", "tensor_pool.errors"]
+    names += [f"tensor_pool.testing.{name}" for name in ("loss", "namespaces", "relay", "waiting")]
     for package in PACKAGES:
         path = importlib.import_module(package).__path__
         names += [package, *(found.name for found in pkgutil.walk_packages(path, f"{package}."))]

@@ -248,10 +248,31 @@ impl<K: Kind> PublicationHandle<K> {
     /// # Panics
     /// When `fill` panics, after the claim was given back.
     pub fn try_claim(&self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<i64, OfferError> {
+        let fill = |bytes: &mut [u8]| {
+            fill(bytes);
+            true
+        };
+        self.try_claim_if(length, fill).map(|(position, _)| position)
+    }
+
+    /// Like [`Self::try_claim`], but `fill` says whether to send: otherwise the room is given back, and readers see
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// As for [`Self::try_claim`].
+    ///
+    /// # Panics
+    /// As for [`Self::try_claim`].
+    pub fn try_claim_if(
+        &self,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(i64, bool), OfferError> {
         // SAFETY: a plain C struct of pointers and a length, for which zero is a value.
         let mut claim: c::aeron_buffer_claim_t = unsafe { std::mem::zeroed() };
         let mut fill = Some(fill);
         let mut panicked = None;
+        let mut is_sent = false;
         let result = self.inner.send(length, self.inner.constants.max_payload_bytes, |raw| {
             // SAFETY: the publication is valid and not used by another thread meanwhile.
             let position = unsafe { K::TRY_CLAIM(raw, length, &mut claim) };
@@ -262,19 +283,22 @@ impl<K: Kind> PublicationHandle<K> {
             let bytes = unsafe { std::slice::from_raw_parts_mut(claim.data, length) };
             let fill = fill.take().expect("one claim succeeds");
             match catch_unwind(AssertUnwindSafe(|| fill(bytes))) {
-                // SAFETY: the claim was made just now and is ended once.
-                Ok(()) => unsafe { c::aeron_buffer_claim_commit(&mut claim) },
-                Err(panic) => {
-                    panicked = Some(panic);
-                    // SAFETY: as above.
-                    unsafe { c::aeron_buffer_claim_abort(&mut claim) }
-                }
+                Ok(wanted) => is_sent = wanted,
+                Err(panic) => panicked = Some(panic),
             };
+            // SAFETY: the claim was made just now and is ended once.
+            unsafe {
+                if is_sent {
+                    c::aeron_buffer_claim_commit(&mut claim);
+                } else {
+                    c::aeron_buffer_claim_abort(&mut claim);
+                }
+            }
             position
         });
         match panicked {
             Some(panic) => resume_unwind(panic),
-            None => result,
+            None => result.map(|position| (position, is_sent)),
         }
     }
 

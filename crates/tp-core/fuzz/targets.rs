@@ -2,6 +2,7 @@
 //! oracle's. `fuzz_targets/` runs them under libFuzzer, `tests/fuzz_corpora.rs` replays the committed corpora
 //! and `tests/properties` feeds them random near-misses. Each returns whether the bytes were accepted.
 
+pub mod assembly;
 pub mod oracle;
 
 use tp_core::bytes::get;
@@ -22,13 +23,14 @@ pub const NSLOTS: u32 = 8;
 pub type Target = fn(&[u8]) -> bool;
 
 /// All targets, by the names of their corpora.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("uri", uri),
     ("superblock", superblock),
     ("slot", slot),
     ("tensor", tensor),
     ("chunk", chunk),
     ("descriptor", descriptor),
+    ("assembly", assembly::assembly),
 ];
 
 /// Region URIs.

@@ -15,6 +15,7 @@
 compile_error!("the shared-memory layout is little-endian; big-endian machines are refused [WIRE-15.1-12]");
 
 pub mod bell_watcher;
+pub mod bridge;
 pub mod bytes;
 #[cfg(feature = "capi")]
 pub mod capi;

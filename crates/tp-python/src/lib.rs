@@ -6,6 +6,7 @@
 
 mod aeron;
 mod border;
+mod bridge;
 mod errors;
 mod functions;
 mod ring;
@@ -24,6 +25,8 @@ mod _native {
     #[pymodule_export]
     use super::border::check_not_exiting;
     #[pymodule_export]
+    use super::bridge::{ChunkReceiver, ChunkSender};
+    #[pymodule_export]
     use super::functions::{crc32c, format_region_uri, hot_layouts, parse_region_uri};
     #[pymodule_export]
     use super::ring::{
@@ -34,6 +37,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         border::watch_interpreter_exit(module.py())?;
-        module.add("DROP_REASONS", functions::drop_reasons(module.py())?)
+        module.add("DROP_REASONS", functions::drop_reasons(module.py())?)?;
+        module.add("BRIDGE_LOSSES", bridge::losses(module.py())?)
     }
 }

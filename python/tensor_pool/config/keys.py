@@ -103,7 +103,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         """Turn a value from the environment or the command line into the key's own type.
 
         Text and choices are taken as they are; lists are written with commas or as in TOML; everything else,
-        tables and lists of them included, is written as in TOML.
+        tables and lists of them included, is written as in TOML. Where a key takes text or something else,
+        what is not TOML is the text.
 
         Raises:
             ValueError: See `read`.
@@ -114,6 +115,14 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
             return self.read(text)
         if isinstance(kind, inspect.ListType | inspect.VarTupleType) and not text.lstrip().startswith("["):
             return self.read([item.strip() for item in text.split(",") if item.strip()])
+        try:
+            return self._read_toml(text)
+        except ValueError:
+            if isinstance(kind, inspect.UnionType) and any(map(_is_text, kind.types)):
+                return self.read(text.strip())
+            raise
+
+    def _read_toml(self, text: str) -> Any:
         try:
             raw = tomllib.loads(f"value = {text.strip()}")
         except (ValueError, RecursionError):
@@ -217,6 +226,11 @@ def _key(section: str, field: inspect.Field, annotation: Any) -> Key:
         is_power_of_two=bool(extra.get(POWER_OF_TWO)),
         check=extra.get(CHECK),
     )
+
+
+def _is_text(kind: inspect.Type) -> bool:
+    literals = kind.values if isinstance(kind, inspect.LiteralType) else ()
+    return isinstance(kind, inspect.StrType) or any(isinstance(value, str) for value in literals)
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:

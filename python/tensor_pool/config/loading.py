@@ -149,7 +149,7 @@ class Config:
             >>> load_config(environ={}, search=False).replace({"log.level": "debug"}).log.level
             'debug'
         """
-        changed, problems = _check(list(layers.read_overrides(values, "argument")))
+        changed, problems = _check(list(layers.read_overrides(values, "argument")), beside=self._values)
         if problems:
             raise _error_of(problems)
         return Config(self._values | changed, file=self.file)
@@ -209,8 +209,15 @@ def check_file(path: str | Path) -> list[Problem]:
     return _check(settings)[1]
 
 
-def _check(settings: Sequence[Setting]) -> tuple[dict[str, tuple[Any, Origin]], list[Problem]]:
-    """Read all values; a value that is wrong is a problem even where a later layer replaces it."""
+def _check(
+    settings: Sequence[Setting], beside: Mapping[str, tuple[Any, Origin]] | None = None
+) -> tuple[dict[str, tuple[Any, Origin]], list[Problem]]:
+    """Read all values; a value that is wrong is a problem even where a later layer replaces it.
+
+    Args:
+        settings: What to read.
+        beside: Values that hold already, and that rules between keys are to see as well.
+    """
     values: dict[str, tuple[Any, Origin]] = {}
     problems: list[Problem] = []
     for setting in settings:
@@ -229,7 +236,7 @@ def _check(settings: Sequence[Setting]) -> tuple[dict[str, tuple[Any, Origin]], 
             values[key.path] = (value, setting.origin)
     if not problems:  # rules between keys make no sense while keys are missing
         for name in dict.fromkeys(path.partition(".")[0] for path in values):
-            problems += _build_section(name, values)[1]
+            problems += _build_section(name, {**(beside or {}), **values})[1]
     return values, problems
 
 

@@ -20,6 +20,7 @@ SECTIONS: Final = {
     "shm": "tensor_pool.config.sections:ShmSection",
     "client": "tensor_pool.pool.config:ClientSection",
     "driver": "tensor_pool.driver.config:DriverSection",
+    "bridge": "tensor_pool.bridging.config:BridgeSection",
     "agents": "tensor_pool.config.sections:AgentsSection",
     "log": "tensor_pool.config.sections:LogSection",
 }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.lease import StreamWish
     from tensor_pool.pool.sessions.session import Keepalive
 
-__all__ = ["connect"]
+__all__ = ["configured", "connect"]
 
 _ANSWER_S: Final = 0.2
 _ANSWER_SOON_MS: Final = 50
@@ -71,7 +71,7 @@ def connect(
         ...     pool.streams()
         []
     """
-    loaded = _configure(config, aeron_dir, settings)
+    loaded = configured(config, aeron_dir, settings)
     with contextlib.ExitStack() as resources:
         if embedded:
             from tensor_pool.host.embedded import start_drivers  # noqa: PLC0415 - a client carries no server
@@ -87,11 +87,16 @@ def connect(
     return pool
 
 
-def _configure(
+def configured(
     config: Config | str | os.PathLike[str] | None,
     aeron_dir: str | os.PathLike[str] | None,
     settings: Mapping[str, Any] | None,
 ) -> Config:
+    """The configuration that arguments of `connect` mean.
+
+    Raises:
+        ConfigError: They make no sense.
+    """
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(
             f"settings={settings!r:.80}",

@@ -95,6 +95,11 @@ class Pool(Closing):
         return self._closed
 
     @property
+    def is_connected(self) -> bool:
+        """Whether it is of use: not closed, and its media driver lives."""
+        return not self._closed and self._context.is_running()
+
+    @property
     def heard_driver(self) -> bool:
         """Whether a driver has answered or announced anything since the connection was made."""
         return self._context.agent.heard_driver_ns is not None
@@ -175,11 +180,45 @@ class Pool(Closing):
         )
         if flush is not None and not callable(flush):
             raise ConfigError(f"flush={flush!r:.80}", hint="a function that takes the array of a slot")
+        return self._open_producer(wish, options)
+
+    def relay(
+        self,
+        stream: str | int,
+        *,
+        name: str = "",
+        pools: Sequence[int] = (),
+        slots: int | None = None,
+    ) -> Producer:
+        """A producer for frames that come from elsewhere with their numbers, as a bridge writes them.
+
+        It sends no metadata, and gives no consumer a stream of its own. Nobody publishes through it:
+        `Producer.writer` is filled instead.
+
+        Args:
+            stream: Its name, or its id.
+            name: What the stream is called, where `stream` is an id.
+            pools: Slot sizes in bytes; left to the driver's configuration by default.
+            slots: How many frames the ring holds.
+
+        Raises:
+            AttachRefusedError: The driver refuses, for instance because there is a producer.
+            NoDriverError: No driver answers.
+        """
+        wish = StreamWish(
+            role=Role.PRODUCER,
+            **{**check_stream(stream), **check_name(name, stream=stream)},
+            nslots=check_count("slots", slots, least=1, most=_MOST_SLOTS),
+            pools=_check_pools(list(pools)),
+        )
+        return self._open_producer(wish, ProducerOptions(name=name, relays=True))
+
+    def _open_producer(self, wish: StreamWish, options: ProducerOptions) -> Producer:
         session = ProducerSession(self._context, wish, options)
         self._start(session)
         writer = session.writer
         if writer is not None:
-            writer.prefault(lock=lock_memory)  # here, and not in the first frames (decision D19)
+            writer.prefault(lock=options.lock_memory)  # here, and not in the first frames (decision D19)
         producer = Producer(session, on_close=self._forget)
         self._streams[producer] = None
         return producer

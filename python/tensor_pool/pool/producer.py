@@ -111,6 +111,11 @@ class Producer(_native.FrameSender, Closing):
         return None if lease is None or self._session.writer is None else lease.epoch
 
     @property
+    def writer(self) -> _native.RingWriter | None:
+        """The ring, for services that fill it themselves; None while there is no lease."""
+        return self._session.writer
+
+    @property
     def max_frame_bytes(self) -> int:
         """The largest payload that fits."""
         return (self._session.writer or self._wait_for_writer()).max_payload_bytes

@@ -70,6 +70,23 @@ class CounterType(enum.Enum):
     DRIVER_UNSENT = 4417, "unsent messages", "Messages given up because nobody took them."
     DRIVER_STALLS = 4418, "stalls", "Times that the driver itself did not run for a keepalive interval."
 
+    BRIDGE_FRAMES_SENT = 4500, "frames sent", "Frames that were sent as a whole."
+    BRIDGE_CHUNKS_SENT = 4501, "chunks sent", "Chunks that were sent."
+    BRIDGE_BYTES_SENT = 4502, "bytes sent", "Payload bytes of frames that were sent as a whole."
+    BRIDGE_FRAMES_UNSENT = 4503, "frames not sent", "Frames that were not sent as a whole, for one reason."
+    BRIDGE_FRAMES = 4504, "frames received", "Frames that were put together and shown."
+    BRIDGE_CHUNKS = 4505, "chunks received", "Chunks that came."
+    BRIDGE_BYTES = 4506, "bytes received", "Payload bytes of frames that were put together."
+    BRIDGE_FRAMES_LOST = 4507, "frames lost", "Frames that were given up, for one reason."
+    BRIDGE_CHUNKS_UNUSED = 4508, "chunks unused", "Chunks that no frame was made of, for one reason."
+    BRIDGE_ASSEMBLIES = 4509, "assemblies", "Frames that are being put together now."
+    BRIDGE_ASSEMBLY_BYTES = 4510, "assembly bytes", "Payload bytes of frames that are being put together."
+    BRIDGE_ASSEMBLY_NS = (
+        4511,
+        "assembly ns",
+        "How long the last frame took, from its first chunk to its last.",
+    )
+
     def __init__(self, type_id: int, label: str, doc: str) -> None:
         self.type_id = type_id
         self.label = label

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 from tensor_pool.config import load_config
+from tensor_pool.testing.loss import loss_environment
+from tensor_pool.testing.namespaces import command_inside
+from tensor_pool.transport.counters import read_counters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,6 +139,14 @@ class Cluster(Closing):
     Args:
         settings: Configuration keys with their values, for all processes.
         driver: Whether to start an SHM driver.
+        netns: The network namespace that its processes run in; that of this process when not given. This
+            process can connect all the same: what it shares with them are files.
+        loss: The part of the UDP messages that come in that the media driver drops, such as 0.05.
+        loss_seed: The same seed drops the same messages.
+
+    Raises:
+        ConfigError: The loss is no part of one.
+        AssertionError: A process did not start; shows what it wrote to standard error.
 
     Example:
         >>> import numpy as np
@@ -150,7 +161,17 @@ class Cluster(Closing):
         '4'
     """
 
-    def __init__(self, settings: Mapping[str, Any] | None = None, *, driver: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        driver: bool = True,
+        netns: str | None = None,
+        loss: float | None = None,
+        loss_seed: int = 1,
+    ) -> None:
+        self.netns: Final = netns
+        self._media_environ = loss_environment(loss, seed=loss_seed)
         self._resources = contextlib.ExitStack()
         self.directory = self._resources.enter_context(
             tempfile.TemporaryDirectory(dir=_SHM, prefix="tensor-pool-test-", ignore_cleanup_errors=True)
@@ -163,8 +184,7 @@ class Cluster(Closing):
         }
         os.mkdir(f"{self.directory}/shm", mode=0o700)  # noqa: PTH102 - a string is what the configuration takes
         try:
-            self.media = self.start("media", "run")
-            self.media.read_line()
+            self.media = self.start_media()
             self.driver: Process | None = self.start_driver() if driver else None
         except BaseException:
             self.close()
@@ -185,6 +205,24 @@ class Cluster(Closing):
         from tensor_pool.host.connection import connect  # noqa: PLC0415 - the kit is for other parts too
 
         return connect(config=self.config, **settings)
+
+    def media_counter(self, label: str) -> int:
+        """What the media driver counts under this label, such as ``NAKs sent`` or ``Retransmits sent``.
+
+        Raises:
+            LookupError: It has no such counter; says which it has.
+        """
+        own = {reading.label: reading.value for reading in read_counters(self.aeron_dir, type_id=0)}
+        if label not in own:
+            raise LookupError(f"the media driver has no counter {label!r}, only {', '.join(own)}")
+        return own[label]
+
+    def start_media(self) -> Process:
+        """Starts a media driver and waits until it runs; it becomes `media`."""
+        process = self.start("media", "run", environ=self._media_environ)
+        process.read_line()
+        self.media = process
+        return process
 
     def start_driver(self, *arguments: str, environ: Mapping[str, str] | None = None) -> Process:
         """Starts an SHM driver and waits until it serves; it becomes `driver`."""
@@ -221,6 +259,8 @@ class Cluster(Closing):
         return self._start([sys.executable, "-c", head + textwrap.dedent(script)], environ)
 
     def _start(self, arguments: list[str], environ: Mapping[str, str] | None) -> Process:
+        if self.netns is not None:
+            arguments = command_inside(self.netns, arguments)
         process = Process(arguments, environ={**os.environ, **(environ or {})})
         self._resources.enter_context(process)
         return process

@@ -186,10 +186,20 @@ class TestCheckFile:
         assert check_file(path) == []
 
 
-class BridgeSection(Section, frozen=True):
+class TestReplace:
+    def test_rules_between_keys_see_the_values_that_stay(self) -> None:
+        config = load(overrides={"driver.clock_error_budget_ms": 5})
+        changed = config.replace({"driver.announce_clock_domain": "realtime_synced"})
+        assert changed.entry("driver.clock_error_budget_ms").value == 5
+
+        with pytest.raises(ConfigError, match="without clock_error_budget_ms"):
+            changed.replace({"driver.clock_error_budget_ms": 0})
+
+
+class RelaySection(Section, frozen=True):
     """A section as a service would add it, with keys that have no default."""
 
-    section_name: ClassVar[str] = "bridge"
+    section_name: ClassVar[str] = "relay"
 
     instance_id: Annotated[str, doc("Names the instance.")]
     payload_stream_id: Annotated[StreamId, doc("Stream id of chunks.")]
@@ -199,27 +209,27 @@ class BridgeSection(Section, frozen=True):
 class TestSectionsOfServices:
     @pytest.fixture(autouse=True)
     def _registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(registry.SECTIONS, "bridge", "bridge_for_test:BridgeSection")
-        module = type("module", (), {"BridgeSection": BridgeSection})
-        monkeypatch.setitem(__import__("sys").modules, "bridge_for_test", module)
+        monkeypatch.setitem(registry.SECTIONS, "relay", "relay_for_test:RelaySection")
+        module = type("module", (), {"RelaySection": RelaySection})
+        monkeypatch.setitem(__import__("sys").modules, "relay_for_test", module)
         yield
         keys_module.section_keys.cache_clear()
 
     def test_are_reached_by_their_struct(self) -> None:
-        config = load(overrides={"bridge.instance_id": "b1", "bridge.payload_stream_id": 3000})
+        config = load(overrides={"relay.instance_id": "b1", "relay.payload_stream_id": 3000})
 
-        bridge = config[BridgeSection]
-        assert (bridge.instance_id, bridge.payload_stream_id, bridge.names) == ("b1", 3000, [])
+        relay = config[RelaySection]
+        assert (relay.instance_id, relay.payload_stream_id, relay.names) == ("b1", 3000, [])
 
     def test_required_keys_matter_only_to_who_uses_the_section(self) -> None:
         config = load()
 
         assert config.aeron.timer_interval_ms == 20
-        assert "bridge.instance_id" not in [entry.key.path for entry in config.entries()]
-        with pytest.raises(ConfigError, match=r"bridge\.instance_id is required \(and 1 more"):
-            config[BridgeSection]
+        assert "relay.instance_id" not in [entry.key.path for entry in config.entries()]
+        with pytest.raises(ConfigError, match=r"relay\.instance_id is required \(and 1 more"):
+            config[RelaySection]
 
     def test_a_section_half_given_is_refused_with_what_is_missing(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"bridge\.payload_stream_id is required") as caught:
-            load("[bridge]\ninstance_id = 'b1'", tmp_path)
+        with pytest.raises(ConfigError, match=r"relay\.payload_stream_id is required") as caught:
+            load("[relay]\ninstance_id = 'b1'", tmp_path)
         assert caught.value.hint == "set it to a whole number from 1 to 2147483647"

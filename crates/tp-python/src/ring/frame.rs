@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use tp_core::drops::DropReason;
-use tp_core::ring::AnyFrame;
+use tp_core::ring::{AnyFrame, Geometry};
 use tp_core::slot::FrameRecord;
 use tp_core::tensor::MajorOrder;
 
@@ -40,6 +40,21 @@ impl Frame {
         let view = View::of(&frame.record().header.tensor);
         let (judged, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { frame, view, reader, judged, dropped, info: OnceLock::new() }
+    }
+
+    /// The frame itself, while its ring may be believed.
+    pub(crate) fn source(&self) -> Option<&AnyFrame> {
+        (!self.is_revoked()).then_some(&self.frame)
+    }
+
+    /// The numbers of its ring.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.reader.get().geometry()
+    }
+
+    /// Notes whether it was whole after its use.
+    pub(crate) fn judge_after(&self, valid: bool) {
+        self.judge_use(valid);
     }
 
     /// What it was read with.

@@ -32,7 +32,7 @@ pub use outlet::{FrameSender, Outlet};
 pub use prefix::FramePrefix;
 pub use reader::{RingReader, wait_any};
 pub use watcher::{BellFd, BellWatcher};
-pub use writer::RingWriter;
+pub use writer::{FrameArguments, Publisher, RingWriter, SharedPublisher};
 
 /// Raises `ForkedProcessError` in a child of the process that made `what`.
 #[inline]

@@ -11,7 +11,7 @@ use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::Mapping;
-use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Polled, ReadMode, Source, wait_while_filled};
+use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Geometry, Polled, ReadMode, Source, wait_while_filled};
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
@@ -101,6 +101,11 @@ impl RingReader {
     /// What became of its frames.
     pub(super) fn received(&self) -> &Received {
         &self.received
+    }
+
+    /// The numbers of the ring.
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.address.0.geometry
     }
 
     /// Stream and epoch.

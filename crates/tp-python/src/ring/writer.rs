@@ -114,15 +114,18 @@ impl SharedPublisher {
         py: Python<'_>,
         work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError> + Send,
     ) -> PyResult<T> {
-        let result = released(py, || {
-            let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            guard.as_mut().map(work)
-        });
+        let result = released(py, || self.with_detached(work));
         translate(py, result)
     }
 
     fn is_closed(&self, py: Python<'_>) -> bool {
         lock(py, &self.publisher).is_none()
+    }
+
+    /// Runs `work` unless the writer is closed, for threads without the interpreter's lock.
+    pub fn with_detached<T>(&self, work: impl FnOnce(&mut Publisher) -> T) -> Option<T> {
+        let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        guard.as_mut().map(work)
     }
 
     /// Gives a claim up, if that is still possible, and counts it.
@@ -194,6 +197,11 @@ impl RingWriter {
             Ok(seq)
         };
         if large { self.publisher.with_released(py, publish) } else { self.publisher.with(py, publish) }
+    }
+
+    /// The writer, for native code that fills slots without crossing into Python.
+    pub fn shared(&self) -> SharedPublisher {
+        self.publisher.clone()
     }
 
     /// Wakes sleeping readers for a frame that is about to be claimed and soon complete.

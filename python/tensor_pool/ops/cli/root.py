@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "leases": ("tensor_pool.ops.cli.clients:leases", "List the leases of the SHM driver."),
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
     "driver": ("tensor_pool.ops.cli.driver:driver", "Run and look at the SHM driver."),
+    "bridge": ("tensor_pool.ops.cli.bridge:bridge", "Carry streams between hosts."),
     "tap": ("tensor_pool.ops.cli.tap:tap", "Show the messages that pass by."),
     "shm": ("tensor_pool.ops.cli.shm:shm", "Look into shared memory, verify it, clean it up."),
     "counters": ("tensor_pool.ops.cli.counters:counters", "List the counters of everybody on this host."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tensor_pool.errors import AeronClientLostError, NoMediaDriverError, TransportError, raised_at
 from tensor_pool.ops.cli import exit_codes
@@ -13,10 +13,9 @@ from tensor_pool.stop_signals import StopSignals
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor_pool.driver import Driver
     from tensor_pool.ops.cli.output import OutputFormat
 
-__all__ = ["say_where", "serve_until_stopped"]
+__all__ = ["Service", "say_where", "serve_until_stopped"]
 
 _LOOK_S: Final = 0.5
 """How often to look whether the service has ended by itself."""
@@ -39,12 +38,27 @@ def say_where(facts: dict[str, Any], output_format: OutputFormat) -> None:
     sys.stdout.flush()
 
 
-def serve_until_stopped(service: Driver, say: Callable[[], object]) -> int:
+class Service(Protocol):
+    """What serves."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+        ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, unless it was asked to end."""
+        ...
+
+
+def serve_until_stopped(service: Service, say: Callable[[], object], *, what: str = "driver") -> int:
     """Waits for a stop signal, or for the end of the service; the exit code.
 
     Args:
         service: What serves.
         say: Tells that it does: only now, when a signal can no longer end it at once.
+        what: What to call it.
     """
     import click  # noqa: PLC0415 - the CLI's own library
 
@@ -57,8 +71,8 @@ def serve_until_stopped(service: Driver, say: Callable[[], object]) -> int:
         return exit_codes.OK  # it was asked to end
     for kind, hint in _HINTS.items():
         if isinstance(service.error, kind):
-            click.echo(f"the driver ended: {service.error}".partition("\n")[0], err=True)
+            click.echo(f"the {what} ended: {service.error}".partition("\n")[0], err=True)
             click.echo(f"  try: {hint}", err=True)
             return exit_codes.NO_DRIVER
-    click.echo(f"the driver ended: {service.error} ({raised_at(service.error)})", err=True)
+    click.echo(f"the {what} ended: {service.error} ({raised_at(service.error)})", err=True)
     return exit_codes.PROBLEMS

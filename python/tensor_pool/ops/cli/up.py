@@ -24,12 +24,14 @@ def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) ->
     """Start a media driver and an SHM driver in the foreground, until Ctrl-C or SIGTERM.
 
     A media driver that serves the directory already is used as it is. Programs then find everything with
-    tensor_pool.connect().
+    tensor_pool.connect(). A bridge runs along where the configuration has mappings for one.
     """
     import contextlib  # noqa: PLC0415 - `tpool up --help` needs none of it
 
+    from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415
     from tensor_pool.driver import Driver  # noqa: PLC0415
     from tensor_pool.host.aeron import aeron_dir, open_media_driver  # noqa: PLC0415
+    from tensor_pool.host.bridge import BridgeService  # noqa: PLC0415
     from tensor_pool.transport import is_alive  # noqa: PLC0415
 
     directory = aeron_dir(config.aeron)
@@ -40,6 +42,9 @@ def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) ->
             resources.enter_context(open_media_driver(config.aeron))
         running = resources.enter_context(Driver(config))
         where = {"aeron_dir": directory, "directory": str(running.directory)}
+        if config[BridgeSection].mappings:
+            resources.enter_context(BridgeService(config))
+            where["bridge"] = config[BridgeSection].instance_id
         ctx.exit(serve_until_stopped(running, lambda: _say(where, started, output_format)))
 
 

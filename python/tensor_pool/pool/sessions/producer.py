@@ -54,6 +54,9 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     realtime: bool = False
     lock_memory: bool = False
     stamp_descriptors: bool = False
+    relays: bool = False
+    """Frames and metadata are those of a stream elsewhere: it tells nothing of its own, and gives nobody a
+    stream of one's own [BRG-4-4]."""
 
 
 class ProducerSession(StreamSession):
@@ -129,8 +132,8 @@ class ProducerSession(StreamSession):
             writer.prefault(lock=self.options.lock_memory)
         self._desk = ConsumerDesk(
             lease.stream_id,
-            descriptor_stream_ids=self.context.descriptor_stream_ids,
-            control_stream_ids=self.context.control_stream_ids,
+            descriptor_stream_ids=range(0) if self.options.relays else self.context.descriptor_stream_ids,
+            control_stream_ids=range(0) if self.options.relays else self.context.control_stream_ids,
             interval_ns=self.context.section.hello_interval_ns,
         )
         self._watch = ConsumerWatch(
@@ -215,7 +218,7 @@ class ProducerSession(StreamSession):
         """Also when a program changed the metadata, or progress was held back."""
         return (
             super().is_due(now_ns)
-            or self.metadata.has_changes
+            or (self.metadata.has_changes and not self.options.relays)
             or self.blobs.has_waiting
             or self._progress.is_due(now_ns)
         )
@@ -234,10 +237,11 @@ class ProducerSession(StreamSession):
         held_back = self._progress.tick(now_ns)
         if held_back is not None:
             self._send_progress(held_back)
-        realtime_ns = now_ns + realtime_offset_ns(self.agent.clock)
-        for message in self.metadata.due(now_ns, realtime_ns=realtime_ns):
-            self.agent.send_metadata(message)
-        self.blobs.send(self.agent.send_metadata)
+        if not self.options.relays:
+            realtime_ns = now_ns + realtime_offset_ns(self.agent.clock)
+            for message in self.metadata.due(now_ns, realtime_ns=realtime_ns):
+                self.agent.send_metadata(message)
+            self.blobs.send(self.agent.send_metadata)
         if self._qos_timer.due(now_ns):
             next_seq = writer.next_seq
             self.agent.send_qos(
@@ -249,7 +253,11 @@ class ProducerSession(StreamSession):
                     watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
                 )
             )
-        return min(self._qos_timer.next_ns, self.metadata.next_ns)
+        return (
+            self._qos_timer.next_ns
+            if self.options.relays
+            else min(self._qos_timer.next_ns, self.metadata.next_ns)
+        )
 
     # --- for user threads -----------------------------------------------------------------------------------
 

@@ -1,0 +1,150 @@
+"""The sender's messages beside chunks: announces, and by configuration metadata, reports and progress."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool import wire
+from tensor_pool.errors import MalformedMessageError
+from tensor_pool.wire.messages import (
+    DataSourceAnnounce,
+    DataSourceMeta,
+    FrameProgress,
+    MetaBlobAnnounce,
+    MetaBlobChunk,
+    MetaBlobComplete,
+    QosConsumer,
+    QosProducer,
+    ShmPoolAnnounce,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
+    from tensor_pool.bridging.mapping import ChannelStream
+    from tensor_pool.bridging.ports import Ports
+    from tensor_pool.config import StreamsSection
+    from tensor_pool.transport import Header, Subscription
+
+__all__ = ["METADATA", "Forwarder", "Listening"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LIMIT: Final = 64
+METADATA: Final = (DataSourceAnnounce, DataSourceMeta, MetaBlobAnnounce, MetaBlobChunk, MetaBlobComplete)
+"""What is told of a stream on its metadata stream."""
+
+
+class Listening:
+    """Subscriptions whose messages go to functions by kind; what can't be read is counted."""
+
+    def __init__(self) -> None:
+        self._heard: list[tuple[Subscription, Callable[[wire.Message], None]]] = []
+        self.malformed = 0
+
+    def add(self, subscription: Subscription, on_message: Callable[[wire.Message], None]) -> None:
+        """Hands what comes from it to `on_message`."""
+        self._heard.append((subscription, on_message))
+
+    def poll(self) -> int:
+        """Takes what is there; how many messages that were."""
+        count = 0
+        for subscription, on_message in self._heard:
+            count += subscription.poll(partial(self._decode, on_message), _LIMIT)
+        return count
+
+    def _decode(self, on_message: Callable[[wire.Message], None], data: bytes, _header: Header) -> None:
+        try:
+            message = wire.decode(data)
+        except MalformedMessageError as e:
+            self.malformed += 1
+            _LOG.debug("a message that can't be read: %s", e)
+            return
+        on_message(message)
+
+
+class Forwarder:
+    """An agent that tells the other host of the streams that are sent to it.
+
+    Messages keep everything that they say; the number of the stream is that of its chunks (decision R1).
+
+    Args:
+        ports: Makes publications and subscriptions.
+        streams: Where the local messages are.
+        section: The bridge.
+        routes: The mappings that are sent.
+    """
+
+    name: Final = "bridge forward"
+
+    def __init__(
+        self,
+        ports: Ports,
+        streams: StreamsSection,
+        section: BridgeSection,
+        routes: Sequence[ResolvedMapping],
+    ) -> None:
+        self._ports = ports
+        self._listening = Listening()
+        self._routes = {route.source_stream_id: route for route in routes}
+        self.forwarded: Counter[str] = Counter()
+        """Messages, by kind."""
+        announces = ports.subscription(
+            streams.announce_channel, streams.announce_stream_id, [ShmPoolAnnounce]
+        )
+        self._listening.add(announces, self._on_announce)
+        if any(route.forwards_metadata for route in routes):
+            metadata = ports.subscription(
+                streams.metadata_channel, section.source_metadata_id(streams), METADATA
+            )
+            self._listening.add(metadata, self._on_metadata)
+        wanted = [route for route in routes if route.forwards_progress or route.forwards_qos]
+        for stream_id in {route.mapping.source_control_stream_id for route in wanted}:
+            control = ports.subscription(
+                streams.control_channel, stream_id, [FrameProgress, QosProducer, QosConsumer]
+            )
+            self._listening.add(control, self._on_control)
+
+    # --- the agent ----------------------------------------------------------------------------------------
+
+    def on_start(self) -> None:
+        """Everything was opened before."""
+
+    def do_work(self) -> int:
+        """See `tensor_pool.runtime.Agent.do_work`."""
+        return self._listening.poll()
+
+    def on_close(self) -> None:
+        """What was opened belongs to who made it."""
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def _on_announce(self, message: wire.Message) -> None:
+        if isinstance(message, ShmPoolAnnounce) and (route := self._routes.get(message.stream_id)):
+            self._forward(message, route, route.control)
+
+    def _on_metadata(self, message: wire.Message) -> None:
+        if isinstance(message, METADATA) and (route := self._routes.get(message.stream_id)):
+            self._forward(message, route, route.metadata)
+
+    def _on_control(self, message: wire.Message) -> None:
+        match message:
+            case FrameProgress() if (
+                route := self._routes.get(message.stream_id)
+            ) and route.forwards_progress:
+                self._forward(message, route, route.control)
+            case QosProducer() | QosConsumer() if (
+                route := self._routes.get(message.stream_id)
+            ) and route.forwards_qos:
+                self._forward(message, route, route.control)
+
+    def _forward(self, message: wire.Message, route: ResolvedMapping, to: ChannelStream | None) -> None:
+        if to is not None:
+            on_wire = msgspec.structs.replace(message, stream_id=route.wire_stream_id)
+            self._ports.publication(*to).offer(wire.encode(on_wire))
+            self.forwarded[type(message).__name__] += 1

@@ -1,0 +1,184 @@
+"""The sender's half of a mapping: reads a stream like any consumer, and sends its frames in chunks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool import _native
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ClosedError, TensorPoolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
+    from tensor_pool.pool.frame import Frame
+    from tensor_pool.pool.pool import Pool
+    from tensor_pool.transport import AeronPublication
+
+__all__ = ["ByteBudget", "SendLane", "SentStats"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 0.1
+_GONE_S: Final = 1.0
+"""A receiver that takes nothing for so long is gone, or can't be reached."""
+
+
+class SentStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sender has done."""
+
+    frames: int
+    chunks: int
+    nbytes: int
+    dropped: dict[str, int]
+    """Frames that were not sent as a whole, by reason."""
+    error: str | None
+
+
+class ByteBudget:
+    """At most so many bytes a second, with bursts of a tenth of a second or one frame.
+
+    Args:
+        bytes_per_s: The rate; 0 lets everything pass.
+
+    Example:
+        >>> budget = ByteBudget(1000)
+        >>> budget.take(600, now_s=0.0), budget.take(600, now_s=0.1), budget.take(600, now_s=0.7)
+        (True, False, True)
+    """
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_s = 0.0
+        """When what was taken so far is paid for."""
+
+    def take(self, nbytes: int, *, now_s: float) -> bool:
+        """Whether a frame of so many bytes may pass now."""
+        if self._bytes_per_s == 0:
+            return True
+        if now_s < self._free_s:
+            return False
+        self._free_s = max(self._free_s, now_s - 0.1) + nbytes / self._bytes_per_s
+        return True
+
+
+class SendLane(Closing):
+    """Sends the frames of one stream until it is closed, from a thread of its own.
+
+    It never holds the producer up: what it can't send in time is dropped and counted.
+
+    Args:
+        pool: Where the stream is.
+        open_publication: Opens what chunks go to.
+        route: The mapping.
+        section: The bridge.
+
+    Raises:
+        ConfigError: No chunk fits into the publication's packets.
+        NoDriverError: No driver answers.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        open_publication: Callable[[], AeronPublication],
+        route: ResolvedMapping,
+        section: BridgeSection,
+    ) -> None:
+        self.route: Final = route
+        self._section = section
+        self._is_newer = section.dialect == "newer"
+        self._patience_s = section.assembly_timeout_ms / 1000
+        """A receiver gives a frame up that takes longer."""
+        self._budget = ByteBudget(route.mapping.max_bytes_per_s)
+        self._dropped: Counter[str] = Counter()
+        self._before = (0, 0, 0)
+        """What former senders have sent."""
+        self.error: str | None = None
+        self._held_back_s: float | None = None
+        """Since when nothing could be sent."""
+        self._open_publication = open_publication
+        self._publication, self._sender = self._open_sender()
+        self._consumer = pool.consumer(
+            route.source_stream_id,
+            mode="rate_limited" if route.mapping.max_rate_hz else "stream",
+            max_rate_hz=math.ceil(route.mapping.max_rate_hz),
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"bridge send {route.source_stream_id}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def stats(self) -> SentStats:
+        """What was sent so far."""
+        frames, chunks, nbytes = map(sum, zip(self._before, self._sender.counts, strict=True))
+        return SentStats(
+            frames=frames, chunks=chunks, nbytes=nbytes, dropped=dict(self._dropped), error=self.error
+        )
+
+    def close(self) -> None:
+        """Sends no more. May be called again."""
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+        self._publication.close()
+
+    def _open_sender(self) -> tuple[AeronPublication, _native.ChunkSender]:
+        route, publication = self.route, self._open_publication()
+        sender = _native.ChunkSender(
+            publication.native,
+            stream_id=route.wire_stream_id,
+            mtu=route.mtu_bytes,
+            chunk_bytes=route.slices.later,
+            newer=self._is_newer,
+            checksums=self._section.checksums,
+        )
+        return publication, sender
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                frame = self._consumer.poll(timeout=_LOOK_S)
+                if frame is not None:
+                    self._send(frame)
+        except ClosedError:
+            pass
+        except TensorPoolError as e:
+            self.error = e.message
+            _LOG.error("the bridge sends no more of stream %d: %s", self.route.source_stream_id, e)
+
+    def _send(self, frame: Frame) -> None:
+        now_s = time.monotonic()
+        if frame.nbytes > self.route.max_payload_bytes:
+            self._dropped["too_large"] += 1
+            return
+        if not self._budget.take(frame.nbytes, now_s=now_s):
+            self._dropped["over_bandwidth"] += 1
+            return
+        trace_id = frame.info.trace_id if self._is_newer else None
+        reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
+        if reason is not None:
+            self._dropped[reason] += 1
+        if reason != "back_pressured":
+            self._held_back_s = None
+        elif self._held_back_s is None:
+            self._held_back_s = now_s
+        elif now_s - self._held_back_s > _GONE_S:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forgets what the receiver did not take: it would come seconds late when the network heals."""
+        self._before = (self.stats.frames, self.stats.chunks, self.stats.nbytes)
+        former = self._publication
+        self._publication, self._sender = self._open_sender()
+        former.close()
+        self._held_back_s = None

@@ -1,0 +1,156 @@
+"""A running bridge: the mappings of a configuration, sent and received."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tensor_pool.bridging.counting import BridgeCounters
+from tensor_pool.bridging.forwarding import Forwarder
+from tensor_pool.bridging.ports import Ports
+from tensor_pool.bridging.receiving import ChunkPoll, ReceivedStats, ReceiveLane
+from tensor_pool.bridging.republishing import Republisher
+from tensor_pool.bridging.sending import SendLane, SentStats
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ConfigError
+from tensor_pool.runtime import AgentRunner, CompositeAgent, make_idle
+from tensor_pool.transport import AeronCounters
+from tensor_pool.transport.drain import Drain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
+    from tensor_pool.config import StreamsSection
+    from tensor_pool.pool.pool import Pool
+    from tensor_pool.runtime import Agent
+    from tensor_pool.transport import AeronClient
+
+__all__ = ["Bridge", "MappingStats"]
+
+_LONGEST_NAP_S: Final = 0.1
+
+
+class MappingStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one mapping so far."""
+
+    source_stream_id: int
+    dest_stream_id: int
+    sent: SentStats | None = None
+    received: ReceivedStats | None = None
+
+
+class Bridge(Closing):
+    """Sends and receives the streams of some mappings until it is closed.
+
+    Args:
+        pool: The host's streams; stays open.
+        client: A connection to the host's media driver, for this bridge alone; stays open.
+        streams: Where the host's messages are.
+        section: The mappings, and how they are carried.
+
+    Raises:
+        ConfigError: Something does not fit together.
+        ChannelError: Aeron refuses a channel.
+        NoDriverError: No driver answers.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        client: AeronClient,
+        streams: StreamsSection,
+        section: BridgeSection,
+    ) -> None:
+        self._own = contextlib.ExitStack()
+        self._section = section
+        ids = section.dest_ids
+        self._free_ids = iter(() if ids is None else range(ids.first, ids.last + 1))
+        self._senders: list[SendLane] = []
+        self._receivers: list[ReceiveLane] = []
+        self._polls: list[ChunkPoll] = []
+        with contextlib.ExitStack() as opening:
+            drain = opening.enter_context(Drain(client, name="bridge drain"))
+            ports = opening.enter_context(Ports(client, drain))
+            routes = section.resolved_mappings
+            self._receive(pool, ports, [route for route in routes if route.receives], opening)
+            self._send(pool, ports, [route for route in routes if route.sends], opening)
+            agents: list[Agent] = []
+            if self._senders:
+                agents.append(Forwarder(ports, streams, section, [lane.route for lane in self._senders]))
+            if self._receivers:
+                agents.append(Republisher(ports, streams, self._receivers))
+            if not agents:
+                raise ConfigError("the bridge has nothing to do", hint="a mapping in [[bridge.mappings]]")
+            counters = AeronCounters(client)
+            agents.append(
+                BridgeCounters(section.instance_id, counters, lambda: self.stats, now_ns=time.monotonic_ns)
+            )
+            idle = make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S)
+            self._runner = opening.enter_context(
+                AgentRunner(CompositeAgent(agents, name="bridge"), idle=idle)
+            )
+            self._own = opening.pop_all()
+
+    def _send(
+        self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
+    ) -> None:
+        for route in routes:
+            lane = SendLane(pool, partial(ports.chunk_publication, *route.payload), route, self._section)
+            self._senders.append(opening.enter_context(lane))
+
+    def _receive(
+        self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
+    ) -> None:
+        choose_id = None if self._section.dest_ids is None else self._choose_id
+        by_payload = sorted(routes, key=lambda route: route.payload)
+        for payload, group in itertools.groupby(by_payload, key=lambda route: route.payload):
+            poll = ChunkPoll(ports.chunk_subscription(*payload))
+            self._polls.append(opening.enter_context(poll))
+            for route in group:
+                lane = ReceiveLane(pool, poll.receiver, route, self._section, choose_id=choose_id)
+                self._receivers.append(opening.enter_context(lane))
+
+    def _choose_id(self) -> int:
+        try:
+            return next(self._free_ids)
+        except StopIteration:
+            raise ConfigError(
+                "no stream id is left for another destination", hint="a longer bridge.dest_stream_id_range"
+            ) from None
+
+    @property
+    def works(self) -> bool:
+        """Whether all of it still runs."""
+        errors = [sender.error for sender in self._senders] + [poll.error for poll in self._polls]
+        return self._runner.is_running and not any(errors)
+
+    @property
+    def stats(self) -> list[MappingStats]:
+        """What became of each mapping so far."""
+        sent = [
+            MappingStats(
+                source_stream_id=lane.route.source_stream_id,
+                dest_stream_id=lane.route.dest_stream_id,
+                sent=lane.stats,
+            )
+            for lane in self._senders
+        ]
+        received = [
+            MappingStats(
+                source_stream_id=lane.route.source_stream_id,
+                dest_stream_id=lane.stream_id or lane.route.dest_stream_id,
+                received=lane.stats,
+            )
+            for lane in self._receivers
+        ]
+        return sent + received
+
+    def close(self) -> None:
+        """Gives destinations back and ends. May be called again."""
+        self._own.close()

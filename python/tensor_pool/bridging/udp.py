@@ -1,0 +1,66 @@
+"""What the bridge's channels get that they don't say themselves: room for frames, no waiting for the dead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tensor_pool.channels import Channel
+
+__all__ = ["for_chunks_in", "for_chunks_out", "for_messages_in"]
+
+_MOST_BUFFER: Final = 4 << 20
+_WINDOWS_A_BUFFER: Final = 4
+"""The kernel counts more than the bytes of a datagram: a window as long as the buffer overflows it."""
+_SETTINGS: Final = Path("/proc/sys/net/core")
+_UNTETHERED: Final = {
+    "tether": "false",
+    "untethered-window-limit-timeout": "100ms",
+    "untethered-resting-timeout": "400ms",
+}
+"""A receiver that was killed would hold the sender back until the media driver notices, ten seconds later; so
+it does for a fifth of that time. One that lives and stalls for 0.1 s misses the next half second."""
+
+
+def for_messages_in(channel: str) -> str:
+    """The channel of a subscription to announces, metadata and the like.
+
+    Example:
+        >>> for_messages_in("aeron:udp?endpoint=127.0.0.1:20121").partition("|")[2].partition("|")[0]
+        'tether=false'
+    """
+    return str(Channel.parse(channel).with_defaults(_UNTETHERED))
+
+
+def for_chunks_in(channel: str, *, most: int | None = None) -> str:
+    """The channel of a subscription to chunks: with as much room as the kernel gives.
+
+    Args:
+        channel: As it was configured.
+        most: The kernel's limit in bytes; asked for by default.
+
+    Example:
+        >>> for_chunks_in("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("so-rcvbuf=")[2]
+        '1048576|rcv-wnd=262144'
+    """
+    buffer = min(_MOST_BUFFER, _limit("rmem_max") if most is None else most)
+    room = {"so-rcvbuf": str(buffer), "rcv-wnd": str(buffer // _WINDOWS_A_BUFFER)}
+    return str(Channel.parse(channel).with_defaults(_UNTETHERED | room))
+
+
+def for_chunks_out(channel: str, *, most: int | None = None) -> str:
+    """The channel of a publication of chunks.
+
+    Example:
+        >>> for_chunks_out("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("|")[2]
+        'so-sndbuf=1048576|linger=1s'
+    """
+    buffer = min(_MOST_BUFFER, _limit("wmem_max") if most is None else most)
+    return str(Channel.parse(channel).with_defaults({"so-sndbuf": str(buffer), "linger": "1s"}))
+
+
+def _limit(name: str) -> int:
+    try:
+        return int((_SETTINGS / name).read_text("ascii"))
+    except (OSError, ValueError):
+        return 128 << 10  # what Aeron takes

@@ -1,0 +1,167 @@
+"""`tensor_pool.bridge`: from a configuration to a bridge that keeps running."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_pool.bridging.config import BridgeSection, check_bridge
+from tensor_pool.bridging.service import Bridge
+from tensor_pool.closing import Closing
+from tensor_pool.errors import ChannelError, TensorPoolError
+from tensor_pool.host import aeron as host_aeron
+from tensor_pool.host.connection import configured, connect
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from tensor_pool.bridging.service import MappingStats
+    from tensor_pool.config import Config
+    from tensor_pool.pool.pool import Pool
+    from tensor_pool.transport import AeronClient
+
+__all__ = ["BridgeService", "bridge"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 0.2
+_RETRY_S: Final = 1.0
+_GIVEN_BACK_S: Final = 5.0
+
+
+def bridge(
+    aeron_dir: str | os.PathLike[str] | None = None,
+    *,
+    config: Config | str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> BridgeService:
+    """Carries streams between hosts, as the section ``bridge`` says, until it is closed.
+
+    Args:
+        aeron_dir: The directory of this host's media driver; as `tensor_pool.connect` takes it.
+        config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
+        settings: Configuration keys with their values.
+
+    Raises:
+        ConfigError: Something in the section ``bridge`` contradicts something else; the text has the numbers.
+        NoDriverError: This host has no driver; the text says how to start one.
+
+    Example:
+        >>> import numpy as np, tensor_pool as tp
+        >>> from tensor_pool.testing import wait_until
+        >>> mapping = {"source_stream_id": 10_000, "dest_stream_id": 50_000}
+        >>> settings = {
+        ...     "bridge.instance_id": "example",
+        ...     "bridge.payload_channel": "aeron:udp?endpoint=127.0.0.1:20121",
+        ...     "bridge.control_channel": "aeron:udp?endpoint=127.0.0.1:20122",
+        ...     "bridge.mappings": [mapping],
+        ... }
+        >>> with tp.connect(embedded=True) as pool, tp.bridge(pool.aeron_dir, settings=settings) as bridge:
+        ...     out = pool.producer(10_000, dtype="uint8", shape=(4,))
+        ...     _ = wait_until(lambda: bridge.stats[-1].received.epoch)
+        ...     _ = out.publish(np.arange(4, dtype="uint8"))
+        ...     pool.consumer(50_000).poll(timeout=5.0).copy().tolist()
+        [0, 1, 2, 3]
+    """
+    return BridgeService(configured(config, aeron_dir, settings))
+
+
+class BridgeService(Closing):
+    """A bridge that is built anew when its media driver or its connection is lost.
+
+    Args:
+        config: The sections ``bridge``, ``streams``, ``client`` and ``aeron``.
+
+    Raises:
+        ConfigError: Something in the section ``bridge`` contradicts something else.
+        NoDriverError: This host has no driver.
+    """
+
+    def __init__(self, config: Config) -> None:
+        check_bridge(config)
+        self._config = config
+        self._section = config[BridgeSection]
+        self._own = contextlib.ExitStack()
+        self._pool: Pool | None = None
+        self._client: AeronClient | None = None
+        self._bridge: Bridge | None = None
+        self.restarts = 0
+        """How often it was built anew."""
+        self.error: BaseException | None = None
+        """Nothing ends it but `close`; why it can't work at the moment."""
+        self._open_soon()
+        self._stop = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name="bridge watch", daemon=True)
+        self._watching.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was not closed."""
+        return not self._stop.is_set()
+
+    @property
+    def stats(self) -> list[MappingStats]:
+        """What became of each mapping since the bridge was last built."""
+        running = self._bridge
+        return [] if running is None else running.stats
+
+    def close(self) -> None:
+        """Gives destinations back and ends. May be called again."""
+        self._stop.set()
+        self._watching.join()
+        self._own.close()
+
+    def _open_soon(self) -> None:
+        """Bears that the media driver has not given back yet what a bridge had that ended just now."""
+        deadline = time.monotonic() + _GIVEN_BACK_S
+        while True:
+            try:
+                return self._open()
+            except ChannelError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_S)
+
+    def _open(self) -> None:
+        section = self._section
+        with contextlib.ExitStack() as opening:
+            self._pool = opening.enter_context(
+                connect(config=self._config, name=f"bridge {section.instance_id}")
+            )
+            self._client = opening.enter_context(host_aeron.connect(self._config.aeron, name="bridge"))
+            self._bridge = opening.enter_context(
+                Bridge(self._pool, self._client, self._config.streams, section)
+            )
+            self._own = opening.pop_all()
+
+    def _watch(self) -> None:
+        pause_s = _LOOK_S
+        while not self._stop.wait(pause_s):
+            if self._works():
+                continue
+            pause_s = _RETRY_S
+            try:
+                self._own.close()
+                self._open()
+            except TensorPoolError as e:
+                if self.error is None:
+                    _LOG.error("the bridge stands still: %s", e)
+                self.error = e
+                continue
+            self.restarts += 1
+            self.error = None
+            pause_s = _LOOK_S
+            _LOG.warning("the bridge was built anew")
+
+    def _works(self) -> bool:
+        return (
+            self._bridge is not None
+            and self._bridge.works
+            and self._client is not None
+            and not self._client.closed
+            and self._pool is not None
+            and self._pool.is_connected
+        )

@@ -1,0 +1,134 @@
+"""``tpool bridge``: streams between hosts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tensor_pool.ops.cli import exit_codes
+from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
+
+if TYPE_CHECKING:
+    from tensor_pool.bridging.counting import MappingReading
+    from tensor_pool.config import Config
+    from tensor_pool.ops.cli.output import OutputFormat
+
+__all__ = ["bridge"]
+
+_COLUMNS: Final = (
+    "source",
+    "dest",
+    "side",
+    "frames",
+    "frames_per_s",
+    "chunks_per_s",
+    "bytes_per_s",
+    "nbytes",
+    "in_flight",
+    "assembly_ms",
+    "lost",
+    "unused_chunks",
+)
+
+
+@click.group()
+def bridge() -> None:
+    """The bridge: carries whole frames between hosts over Aeron UDP."""
+
+
+@bridge.command()
+@format_option()
+@config_options
+@click.pass_context
+def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -> None:
+    """Send and receive the mappings of [bridge] until Ctrl-C or SIGTERM.
+
+    Needs this host's media driver and SHM driver (`tpool up`). It survives restarts of both, and of the other
+    host. `tpool config explain bridge` lists what can be set.
+
+    \b
+    Examples:
+      tpool bridge run --config tensor-pool.toml
+    """  # noqa: D301 - click's mark for text that stays as it is
+    from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415
+    from tensor_pool.host.bridge import BridgeService  # noqa: PLC0415
+
+    with BridgeService(config) as running:
+        section = config[BridgeSection]
+        where = {
+            "aeron_dir": aeron_dir(config.aeron),
+            "instance": section.instance_id,
+            "mappings": len(section.mappings),
+        }
+        ctx.exit(serve_until_stopped(running, lambda: say_where(where, output_format), what="bridge"))
+
+
+@bridge.command()
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.1, 60.0),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="How long to count for the rates.",
+)
+@format_option()
+@config_options
+@click.pass_context
+def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat, interval_s: float) -> None:
+    """Show what this host's bridges do: frames, rates, losses by reason, assemblies in flight.
+
+    Reads counters, and disturbs nobody. Exit codes: 0, or 1 when no bridge runs here.
+
+    \b
+    Examples:
+      tpool bridge status
+      tpool bridge status --interval 5 --format jsonl
+    """  # noqa: D301 - click's mark for text that stays as it is
+    from tensor_pool.bridging.counting import read_bridges  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415
+
+    directory = aeron_dir(config.aeron)
+    before = {_key(reading): reading for reading in read_bridges(directory)}
+    started = time.monotonic()
+    time.sleep(interval_s if before else 0)
+    taken_s = time.monotonic() - started
+    now = read_bridges(directory)
+    print_rows(
+        (_row(reading, before.get(_key(reading)), taken_s) for reading in now), _COLUMNS, output_format
+    )
+    if not now:
+        click.echo("no bridge runs here; `tpool bridge run` starts one", err=True)
+    ctx.exit(exit_codes.OK if now else exit_codes.PROBLEMS)
+
+
+def _key(reading: MappingReading) -> tuple[int, int, str]:
+    return reading.source_stream_id, reading.dest_stream_id, reading.side
+
+
+def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> dict[str, Any]:
+    def rate(field: str) -> float | None:
+        if before is None or taken_s <= 0:
+            return None
+        return round(float(getattr(now, field) - getattr(before, field)) / taken_s, 1)
+
+    return {
+        "source": now.source_stream_id,
+        "dest": now.dest_stream_id,
+        "side": now.side,
+        "frames": now.frames,
+        "frames_per_s": rate("frames"),
+        "chunks_per_s": rate("chunks"),
+        "bytes_per_s": rate("nbytes"),
+        "nbytes": now.nbytes,
+        "in_flight": now.in_flight,
+        "assembly_ms": round(now.assembly_ns / 1e6, 3),
+        "lost": now.lost,
+        "unused_chunks": now.unused,
+    }
