@@ -15,7 +15,7 @@ import pytest
 
 from pool_hosts import quick_host
 from recording_child import acknowledged, recording_child
-from tensor_pool.pipeline.record import Recorder, store
+from tensor_pool.pipeline.record import Recorder, growing_file, store
 from tensor_pool.pipeline.record.catalogue import load_catalogue, stream_directory
 from tensor_pool.pipeline.record.reading import read_rows
 from tensor_pool.pipeline.record.verify import verify
@@ -175,3 +175,50 @@ def test_a_disk_that_turns_read_only_for_a_while(host, out, tmp_path, monkeypatc
         dropped = recorder.progress[NAME].dropped
     found = verify(tmp_path)
     assert (found.flaws, found.lost, found.frames) == ([], dropped, out.stats.frames - dropped)
+
+
+def break_disk(monkeypatch) -> threading.Event:
+    """Nothing can be written into segments while it is set."""
+    real, is_broken = os.pwrite, threading.Event()
+
+    def pwrite(*arguments):
+        if is_broken.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*arguments)
+
+    monkeypatch.setattr(growing_file.os, "pwrite", pwrite)
+    return is_broken
+
+
+def test_what_a_failing_disk_cost_is_told_though_no_frame_comes_any_more(host, out, tmp_path, monkeypatch):
+    is_broken = break_disk(monkeypatch)
+    with host.connect() as pool, Recorder(pool, [NAME], tmp_path) as recorder:
+        wait_until(lambda: out.stats.consumers)
+        publish(out, 10)
+        wait_until(lambda: recorder.progress[NAME].last_seq == 9)
+        is_broken.set()
+        publish(out, 5)
+        wait_until(lambda: recorder.progress[NAME].dropped == 5)
+        assert recorder.progress[NAME].last_seq == 9
+        is_broken.clear()
+    done = recorder.progress[NAME]
+    assert (done.frames, done.dropped, done.error) == (10, 5, None)
+    found = verify(tmp_path)
+    assert (found.flaws, found.frames, found.lost) == ([], 10, 5)
+
+
+def test_a_disk_that_fails_while_producers_come_and_go_costs_no_gap(host, tmp_path, monkeypatch):
+    is_broken = break_disk(monkeypatch)
+    with host.connect() as pool, Recorder(pool, [NAME], tmp_path) as recorder:
+        for life in range(3):
+            with pool.producer(NAME, max_bytes=FRAME_BYTES, slots=256) as out:
+                wait_until(lambda out=out: out.stats.consumers)
+                if life:
+                    is_broken.set()
+                publish(out, 10)
+                wait_until(lambda life=life: recorder.progress[NAME].dropped == 10 * life)
+        is_broken.clear()
+    done = recorder.progress[NAME]
+    assert (done.frames, done.dropped, done.error) == (10, 20, None)
+    found = verify(tmp_path)
+    assert (found.flaws, found.frames, found.lost) == ([], 10, 20)

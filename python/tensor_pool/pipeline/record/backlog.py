@@ -52,10 +52,13 @@ class Backlog:
         """What is waiting, or being written."""
 
     def put(self, *frames: Taken) -> bool:
-        """Adds all of them; False when there is no room, and then none was added."""
+        """Adds all of them; False when there is no room, and then none was added.
+
+        What has no bytes always fits: a gap must not be dropped for the one large frame that waits.
+        """
         nbytes = sum(frame.array.nbytes for frame in frames)
         with self._changed:
-            if self.nbytes and self.nbytes + nbytes > self._max_bytes:
+            if nbytes and self.nbytes and self.nbytes + nbytes > self._max_bytes:
                 return False
             self._waiting += frames
             self.nbytes += nbytes

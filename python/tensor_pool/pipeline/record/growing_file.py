@@ -121,12 +121,13 @@ class GrowingFile(io.RawIOBase):
         """
         if not self._small:
             return
-        waiting, self._small = memoryview(self._small), bytearray()
+        waiting = memoryview(self._small)
         start = self._end - len(waiting)
         if self._under_way:  # a file takes one write at a time: it would wait, and so would the next frame
             self._send(_write_all, self._fd, waiting, start)
         else:
             _write_all(self._fd, waiting, start)
+        self._small = bytearray()  # not before: what can't be written has not landed
 
     def settle(self) -> None:
         """Returns when everything is in the file: it survives the end of this process.
@@ -138,11 +139,22 @@ class GrowingFile(io.RawIOBase):
         while self._under_way:
             self._settle_oldest()
 
+    def cut(self, end: int) -> None:
+        """Takes back everything from there on, landed or not; the file is of no use for more.
+
+        Raises:
+            OSError: It can't be cut.
+        """
+        self._small = bytearray()
+        if self._disk is not None:
+            self._disk.shutdown(cancel_futures=True)  # what comes behind a failed write may still succeed
+        os.ftruncate(self._fd, end)
+
     def close(self) -> None:
         """Lets go of the file; what has not landed may be missing in it. May be called again."""
         if self.closed:
             return
-        self._small.clear()
+        self._small = bytearray()
         if self._disk is not None:
             self._disk.shutdown()
         super().close()

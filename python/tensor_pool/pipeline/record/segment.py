@@ -88,12 +88,9 @@ class SegmentWriter(Closing):
         return fd
 
     @property
-    def in_doubt(self) -> list[Located]:
-        """Rows that are not in the file for certain: lost, if it can't be written any more."""
-        landed = self._file.landed
-        return [
-            located for located, entry in zip(self._rows, self.entries, strict=True) if entry.end > landed
-        ]
+    def last_frame(self) -> Row | None:
+        """The newest frame in it."""
+        return next((located.row for located in reversed(self._rows) if located.row.kind == "frame"), None)
 
     @property
     def nbytes(self) -> int:
@@ -176,6 +173,21 @@ class SegmentWriter(Closing):
         sync_directory(self.directory)
         self._index_path.unlink(missing_ok=True)
         return info
+
+    def abandon(self) -> list[Located]:
+        """Lets go of the files after an error; the rows that had not landed, which are in them no longer.
+
+        A row that is told missing must not be found there later, when the segment is repaired.
+        """
+        landed = self._file.landed
+        kept = sum(entry.end <= landed for entry in self.entries)
+        lost = self._rows[kept:]
+        del self.entries[kept:], self._rows[kept:]
+        if not self._file.closed:
+            with contextlib.suppress(OSError):  # the rows that are cut off are rarely whole anyway
+                self._file.cut(self.nbytes)
+        self.close()
+        return lost
 
     def close(self) -> None:
         """Lets go of the files as they are: an unsealed segment waits for a repair. May be called again."""

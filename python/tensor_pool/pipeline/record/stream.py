@@ -60,8 +60,8 @@ class StreamRecorder(Closing):
         self._next: tuple[int, int] | None = None
         self._gap: Row | None = None
         """Frames that the reading thread misses and has not told of yet."""
-        self._unwritten: Row | None = None
-        """Frames that the writing thread could not write, and has not told of yet."""
+        self._unwritten: list[Row] = []
+        """Gaps of what the writing thread could not write and has not told of yet: one for each epoch."""
         self._told_metadata: tuple[int, int] | None = None
         self._clock_of: tuple[int, int] | None = None
         self._clock_offset_ns = clock_offset_ns({})
@@ -195,6 +195,7 @@ class StreamRecorder(Closing):
                     self._backlog.done(taken)
             if taken is None and self._backlog.is_over:
                 break
+        self._tell_the_rest()
         self._notes.save()  # before the last catalogue, after which an upload is done
         self._store.close()
         self._take_back()
@@ -206,30 +207,48 @@ class StreamRecorder(Closing):
         try:
             if row.kind == "frame":
                 self._tell_metadata(row)
-            if self._unwritten is not None:
-                self._store.append(self._unwritten, now_ns=time.monotonic_ns())
-                self._unwritten = None
-            self._store.append(row, taken.array, now_ns=time.monotonic_ns(), crc32c=taken.crc32c)
+            self._tell_unwritten()
         except OSError:
             self._take_back()
             self._give_up(row)
             raise
-        if self._progress.error is not None:
-            _LOG.warning("recording of %s goes on", self._consumer.name)
-            self._progress.error = None
+        try:
+            self._store.append(row, taken.array, now_ns=time.monotonic_ns(), crc32c=taken.crc32c)
+        except OSError:
+            if not self._take_back(row):  # it is in the file, and what came next has failed
+                self._count(row, taken.array.nbytes)
+            raise
+        self._count(row, taken.array.nbytes)
+        self._on_disk_works()
+
+    def _count(self, row: Row, nbytes: int) -> None:
         if row.kind == "frame":
             self._progress.frames += 1
-            self._progress.nbytes += taken.array.nbytes
+            self._progress.nbytes += nbytes
             self._progress.epoch, self._progress.last_seq = row.epoch, row.seq
 
-    def _take_back(self) -> None:
-        """Counts and tells of rows that were on their way to the disk when it failed."""
-        for lost in self._store.take_lost():
-            if lost.row.kind == "frame":
+    def _take_back(self, uncounted: Row | None = None) -> bool:
+        """Counts and tells of rows that were on their way to the disk when it failed.
+
+        Args:
+            uncounted: The row that was not counted as recorded yet.
+
+        Returns:
+            Whether that one is among them.
+        """
+        later, self._unwritten = self._unwritten, []
+        lost = self._store.take_lost()
+        for row, nbytes in lost:
+            if row.kind == "frame" and row is not uncounted:
                 self._progress.frames -= 1
-                self._progress.nbytes -= lost.nbytes
-            if lost.row.kind != "metadata":
-                self._give_up(lost.row)
+                self._progress.nbytes -= nbytes
+                last = self._store.last_frame
+                self._progress.epoch = None if last is None else last.epoch
+                self._progress.last_seq = None if last is None else last.seq
+            if row.kind != "metadata":
+                self._give_up(row)
+        self._unwritten += later
+        return any(row is uncounted for row, _ in lost)
 
     def _give_up(self, row: Row) -> None:
         """Remembers what could not be written, to tell of it when the disk works again."""
@@ -244,10 +263,28 @@ class StreamRecorder(Closing):
             timestamp_ns=row.timestamp_ns,
             recorded_ns=row.recorded_ns,
         )
-        before = self._unwritten
-        extended = None if before is None else before.extended(gap)
-        # Of several epochs only the newest is told of: the disk has failed for longer than a producer lived.
-        self._unwritten = extended or gap
+        extended = self._unwritten[-1].extended(gap) if self._unwritten else None
+        if extended is not None:
+            self._unwritten.pop()
+        self._unwritten.append(extended or gap)
+
+    def _tell_unwritten(self) -> None:
+        while self._unwritten:
+            gap = self._unwritten.pop(0)  # before: what fails now comes back as lost
+            self._store.append(gap, now_ns=time.monotonic_ns())
+
+    def _tell_the_rest(self) -> None:
+        """No frame comes any more that could be told with: tries the disk once more, by itself."""
+        if not self._unwritten:
+            return
+        self._store.try_again()
+        try:
+            self._tell_unwritten()
+        except OSError as e:
+            self._take_back()
+            self._on_disk_error(e)
+        else:
+            self._on_disk_works()
 
     def _tell_metadata(self, row: Row) -> None:
         """Writes the metadata that a frame refers to, once, and at the start of each later segment."""
@@ -278,6 +315,11 @@ class StreamRecorder(Closing):
             self._clock_of = (row.epoch, row.meta_version)
             self._clock_offset_ns = clock_offset_ns(version)
         return self._clock_offset_ns
+
+    def _on_disk_works(self) -> None:
+        if self._progress.error is not None:
+            _LOG.warning("recording of %s goes on", self._consumer.name)
+            self._progress.error = None
 
     def _on_disk_error(self, error: OSError) -> None:
         text = error.strerror or str(error)
