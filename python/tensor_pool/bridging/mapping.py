@@ -73,7 +73,7 @@ class BridgeMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The stream that the receiver writes; 0: one of `bridge.dest_stream_id_range`, and where there is none,
     the one that the destination's driver knows by `name`."""
     profile: str = ""
-    """Geometry of the destination, a name of `driver.profiles`; empty: no particular one."""
+    """Geometry of the destination, a name of `driver.profiles`; empty: as the source has it."""
     metadata_stream_id: OptionalStreamId = 0
     """Stream id in forwarded metadata; 0: that of the destination."""
     source_control_stream_id: OptionalAeronStreamId = 0

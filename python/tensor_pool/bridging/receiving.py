@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
+    from tensor_pool.pool.sizing import Geometry
     from tensor_pool.transport import AeronSubscription
     from tensor_pool.wire.messages import ShmPoolAnnounce
 
@@ -91,6 +92,7 @@ class ReceiveLane(Closing):
         receiver: What puts its frames together.
         route: The mapping.
         section: The bridge.
+        geometry: What the ring is to be like, where it is not to be like that of the source.
         choose_id: Gives a stream id from the configured range, another one at each call; None without one.
     """
 
@@ -101,11 +103,13 @@ class ReceiveLane(Closing):
         route: ResolvedMapping,
         section: BridgeSection,
         *,
+        geometry: Geometry | None,
         choose_id: Callable[[], int] | None,
     ) -> None:
         self.route: Final = route
         self._pool = pool
         self._receiver = receiver
+        self._geometry = geometry
         self._choose_id = choose_id
         self._may_move = section.on_conflict == "move"
         self._announced: ShmPoolAnnounce | None = None
@@ -213,11 +217,11 @@ class ReceiveLane(Closing):
         self._error = None
 
     def _attach(self, announce: ShmPoolAnnounce) -> Producer:
-        """A ring like that of the source, unless a profile of the driver says how it is to be."""
-        sizes: dict[str, Any] = {}
-        if not self.route.mapping.profile:
+        if self._geometry is None:
             strides = sorted({pool.stride_bytes for pool in announce.payload_pools})
-            sizes = {"pools": strides, "slots": announce.header_nslots}
+            sizes: dict[str, Any] = {"pools": strides, "slots": announce.header_nslots}
+        else:
+            sizes = {"pools": self._geometry.strides, "slots": self._geometry.nslots}
         name = self.route.mapping.name
         if self._stream_id == 0 and self._choose_id is None:
             return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one

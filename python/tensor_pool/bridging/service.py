@@ -23,10 +23,11 @@ from tensor_pool.transport import AeronCounters
 from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.config import StreamsSection
+    from tensor_pool.driver.config import StreamProfile
     from tensor_pool.pool.pool import Pool
     from tensor_pool.runtime import Agent
     from tensor_pool.transport import AeronClient
@@ -53,6 +54,7 @@ class Bridge(Closing):
         client: A connection to the host's media driver, for this bridge alone; stays open.
         streams: Where the host's messages are.
         section: The mappings, and how they are carried.
+        profiles: What the rings of destinations may be like, by name.
 
     Raises:
         ConfigError: Something does not fit together.
@@ -66,9 +68,11 @@ class Bridge(Closing):
         client: AeronClient,
         streams: StreamsSection,
         section: BridgeSection,
+        profiles: Mapping[str, StreamProfile],
     ) -> None:
         self._own = contextlib.ExitStack()
         self._section = section
+        self._profiles = profiles
         ids = section.dest_ids
         self._free_ids = iter(() if ids is None else range(ids.first, ids.last + 1))
         self._senders: list[SendLane] = []
@@ -113,7 +117,15 @@ class Bridge(Closing):
             poll = ChunkPoll(ports.chunk_subscription(*payload))
             self._polls.append(opening.enter_context(poll))
             for route in group:
-                lane = ReceiveLane(pool, poll.receiver, route, self._section, choose_id=choose_id)
+                profile = self._profiles.get(route.mapping.profile)
+                lane = ReceiveLane(
+                    pool,
+                    poll.receiver,
+                    route,
+                    self._section,
+                    geometry=None if profile is None else profile.geometry,
+                    choose_id=choose_id,
+                )
                 self._receivers.append(opening.enter_context(lane))
 
     def _choose_id(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensor_pool.bridging.config import BridgeSection, check_bridge
 from tensor_pool.bridging.service import Bridge
 from tensor_pool.closing import Closing
+from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ChannelError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured, connect
@@ -133,7 +134,13 @@ class BridgeService(Closing):
             )
             self._client = opening.enter_context(host_aeron.connect(self._config.aeron, name="bridge"))
             self._bridge = opening.enter_context(
-                Bridge(self._pool, self._client, self._config.streams, section)
+                Bridge(
+                    self._pool,
+                    self._client,
+                    self._config.streams,
+                    section,
+                    self._config[DriverSection].profiles,
+                )
             )
             self._own = opening.pop_all()
 

@@ -12,9 +12,11 @@ import pytest
 
 import tensor_pool as tp
 from bridges import DEST, SOURCE
+from pool_hosts import Ear
 from tensor_pool.host.bridge import BridgeService
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.transport import AeronClient
+from tensor_pool.wire.messages import ShmPoolAnnounce
 
 SIZE = 300_001
 
@@ -115,6 +117,17 @@ def test_a_destination_that_is_taken_may_be_moved(pool, out, bridge) -> None:
         wait_until(lambda: ready(running))
         assert running.stats[-1].received.stream_id == 50_100
         publish_until(out, pool.consumer(50_100), 3)
+
+
+def test_a_profile_says_what_the_ring_is_like(pool, host, out, bridge, settings) -> None:
+    settings["driver.profiles"] = {"few": {"nslots": 4, "pools": ["1m"]}}
+    settings["bridge.mappings"][0]["profile"] = "few"
+    running = bridge()
+    wait_until(lambda: ready(running))
+    with Ear(host, ["announce"]) as ear:
+        announce = ear.await_one(ShmPoolAnnounce, stream_id=DEST, epoch=running.stats[-1].received.epoch)
+    assert (announce.header_nslots, [each.stride_bytes for each in announce.payload_pools]) == (4, [1 << 20])
+    publish_until(out, pool.consumer(DEST), 3)
 
 
 def test_without_a_destination_one_of_the_range_is_taken(pool, out, bridge, settings) -> None:
