@@ -109,3 +109,24 @@ def test_a_recorder_of_large_frames_that_is_killed_keeps_what_it_acknowledged(ho
         seqs = whole_frames(recording)
         assert all(b == a + 1 for a, b in itertools.pairwise(seqs))
         assert durable < 0 or seqs[-1] >= durable
+
+
+def test_a_program_that_ends_without_closing_its_recorder_leaves_a_sealed_recording(host, out, tmp_path):
+    child = host.run_python(
+        f"""
+        import os
+        from tensor_pool.pipeline.record import Recorder
+        fsync = os.fsync
+        os.fsync = lambda fd: time.sleep(0.3) or fsync(fd)  # Python does not wait for a disk by itself
+        recorder = Recorder(pool, ["camera-1"], {str(tmp_path)!r}, sync="seal")
+        print("ready")
+        while recorder.progress["camera-1"].frames < 20:
+            time.sleep(0.001)
+        """
+    )
+    assert child.read_line() == "ready"
+    wait_until(lambda: out.stats.consumers)
+    wait_until(lambda: publish(out, 2) or child.exit_code is not None)
+    assert (child.exit_code, child.errors()) == (0, "")
+    assert verify(tmp_path).flaws == []
+    assert whole_frames(tmp_path)[:20] == list(range(20))

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,31 @@ def test_a_failed_write_is_told_later_and_what_landed_is_known(tmp_path, monkeyp
         assert file.landed == 4 * MIB
         with pytest.raises(OSError, match="No space left"):
             file.settle()
+
+
+@pytest.mark.parametrize("spared", [0, 2])
+def test_a_machine_without_threads_writes_as_ever(tmp_path, monkeypatch, spared):
+    """As at the end of a program that did not close its recorder."""
+    real, submitted = ThreadPoolExecutor.submit, []
+
+    def submit(self, *arguments):
+        submitted.append(real(self, *arguments))
+        if len(submitted) > spared:
+            raise RuntimeError("can't start new thread")
+        return submitted[-1]
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    content = np.random.default_rng(1).integers(0, 256, 17 * MIB + 5, np.uint8)
+    with GrowingFile(tmp_path / "file") as file:
+        if not file.is_direct:
+            pytest.skip("no direct writes here")
+        for start in range(0, content.size, 3 * MIB):
+            file.write(content[start : start + 3 * MIB])
+            file.flush()
+        file.settle()
+        assert file.landed == content.size
+    assert len(submitted) > spared
+    assert (tmp_path / "file").read_bytes() == content.tobytes()
 
 
 def test_nothing_stays_open(tmp_path):

@@ -193,7 +193,15 @@ class GrowingFile(io.RawIOBase):
         stage: NDArray[np.uint8] | None = None,
     ) -> None:
         assert self._disk is not None, "only large pieces begin to be under way"
-        self._under_way.append(_UnderWay(at, self._disk.submit(write, fd, data, at), stage))
+        try:
+            self._under_way.append(_UnderWay(at, self._disk.submit(write, fd, data, at), stage))
+        except RuntimeError:  # the machine has no thread to spare, or Python is about to end
+            while self._under_way:
+                self._settle_oldest()
+            self._disk.shutdown(cancel_futures=True)  # it may wait there all the same
+            write(fd, data, at)
+            if stage is not None:
+                self._stages.append(stage)
 
     def _write_direct(self, fd: int, blocks: memoryview, at: int) -> None:
         try:

@@ -5,6 +5,7 @@ For one thread. Times are given, so that tests need not wait.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -159,7 +160,8 @@ class StreamStore(Closing):
         if self._has_forgotten:
             self._has_forgotten = False
             kept = {segment.file for segment in self.catalogue.segments}
-            self._removing.submit(_remove_forgotten, self.directory, self.catalogue.removed_through, kept)
+            with contextlib.suppress(RuntimeError):  # no thread to spare: with the next one
+                self._removing.submit(_remove_forgotten, self.directory, self.catalogue.removed_through, kept)
 
     def set_head(self, rows: list[tuple[Row, Any]]) -> None:
         """What every segment begins with from now on: the metadata of the moment."""

@@ -7,9 +7,11 @@ gap.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -72,6 +74,7 @@ class StreamRecorder(Closing):
         consumer.session.watch_reports(self._note)
         self._writing.start()
         self._reading.start()
+        _close_at_exit(self)
 
     @property
     def progress(self) -> StreamProgress:
@@ -98,6 +101,7 @@ class StreamRecorder(Closing):
         self._reading.join()
         self._writing.join()
         self._consumer.close()
+        _open_recorders.discard(self)
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -326,3 +330,20 @@ class StreamRecorder(Closing):
         if self._progress.error != text:
             _LOG.error("can't record %s: %s; frames are dropped until it works", self._consumer.name, text)
         self._progress.error = text
+
+
+_open_recorders: Final[weakref.WeakSet[StreamRecorder]] = weakref.WeakSet()
+
+
+def _close_at_exit(recorder: StreamRecorder) -> None:
+    """Seals what a program forgets to close; a thread that still wrote while Python ends could abort it."""
+    if not _open_recorders:
+        # Anew, to come before the exit hook of the pools: last come, first served.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _open_recorders.add(recorder)
+
+
+def _close_all() -> None:
+    for recorder in list(_open_recorders):
+        recorder.close()
