@@ -198,6 +198,18 @@ def test_a_segment_that_was_sealed_and_not_listed_is_listed_by_the_next_recorder
     assert verify(tmp_path).flaws == []
 
 
+def test_a_crash_while_a_table_is_written_leaves_nothing_of_it(tmp_path):
+    writing = open_store(tmp_path)
+    writing.append(frame(0), content(0, 10), now_ns=0)
+    writing._writer.close()
+    writing._lock.close()
+    half = tmp_path / NAME / "00000001.rows.new"
+    half.write_bytes(b"ARROW1")
+    open_store(tmp_path).close()
+    assert recorded_seqs(tmp_path) == [0]
+    assert not half.exists()
+
+
 def test_a_closed_store_leaves_the_segments_of_the_next_one_alone(tmp_path):
     first = open_store(tmp_path)
     first.close()

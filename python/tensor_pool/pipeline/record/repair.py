@@ -11,7 +11,7 @@ from tensor_pool.pipeline.record.index import read_entries
 from tensor_pool.pipeline.record.reading import read_rows
 from tensor_pool.pipeline.record.row_table import ROWS
 from tensor_pool.pipeline.record.segment import INDEX, OPEN, SEALED, SegmentWriter
-from tensor_pool.pipeline.record.synced import sync_directory
+from tensor_pool.pipeline.record.synced import TEMPORARY, sync_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def seal_left_open(path: Path) -> int:
         for ending in (ROWS, SEALED):
             (directory / f"{temporary:08}{ending}").rename(directory / f"{number:08}{ending}")
         sync_directory(directory)
-    for old in (path, directory / f"{number:08}{INDEX}"):
+    for old in (path, *(directory / f"{number:08}{ending}" for ending in (INDEX, ROWS + TEMPORARY))):
         old.unlink(missing_ok=True)
     return len(kept)
 

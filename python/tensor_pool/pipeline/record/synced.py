@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-__all__ = ["sync_directory", "sync_file", "write_synced"]
+__all__ = ["TEMPORARY", "sync_directory", "sync_file", "write_synced"]
+
+TEMPORARY: Final = ".new"
+"""How the name of a file ends that a crash left before it was whole."""
 
 
 def write_synced(path: Path, content: bytes | pa.Buffer) -> None:
@@ -19,7 +22,7 @@ def write_synced(path: Path, content: bytes | pa.Buffer) -> None:
     Raises:
         OSError: It can't be written; what was there before still is.
     """
-    temporary = path.with_name(path.name + ".new")
+    temporary = path.with_name(path.name + TEMPORARY)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         with os.fdopen(fd, "wb") as file:
