@@ -121,7 +121,8 @@ fn obey(plan: &Plan, shared: &Shared) {
                 let tally = std::mem::take(&mut *shared.tally.lock().unwrap());
                 let mut delays: Vec<u64> = tally.delays_ns.into();
                 delays.sort_unstable();
-                let at = |part: usize| delays.get(delays.len() * part / 100).map_or(0.0, |ns| *ns as f64 / 1e3);
+                let at =
+                    |part: usize| delays.get(delays.len() * part / 100).map_or(0.0, |ns| *ns as f64 / 1e3);
                 println!(
                     r#"{{"frames":{},"nbytes":{},"seconds":{seconds},"cpu_s":{},"p50_us":{},"p99_us":{}}}"#,
                     tally.frames,
