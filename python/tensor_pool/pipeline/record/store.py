@@ -263,6 +263,7 @@ class StreamStore(Closing):
             self.seal()
             if self._lock.held:
                 self._seal_left_open()  # of a disk that failed meanwhile, and works again
+                self._acknowledge()
         except OSError as e:
             self.error = e.strerror or str(e)
             _LOG.error("the last segment of %s stays open: %s", self.directory, e)
