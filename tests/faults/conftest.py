@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -37,15 +38,28 @@ def name(request: pytest.FixtureRequest) -> str:
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
 
 
-@pytest.fixture
-def small(tmp_path):
-    """Four MiB of disk."""
-    directory = tmp_path / "small"
+@contextlib.contextmanager
+def disk_of(size: str, directory):
+    """A file system of its own, of so many bytes."""
     directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(directory)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(directory)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("can't mount")
     try:
         yield directory
     finally:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Four MiB of disk."""
+    with disk_of("4m", tmp_path / "small") as directory:
+        yield directory
+
+
+@pytest.fixture
+def room_for_large_frames(tmp_path):
+    """Forty MiB of disk."""
+    with disk_of("40m", tmp_path / "small") as directory:
+        yield directory

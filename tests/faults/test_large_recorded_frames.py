@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import subprocess
 import time
 
 import numpy as np
@@ -36,20 +35,6 @@ def out(host):
         yield out
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 40 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "none", str(directory)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("can't mount")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
-
-
 def publish(out, count):
     for _ in range(count):
         out.publish(np.full(FRAME_BYTES, out.stats.frames % 251, "uint8"))
@@ -69,9 +54,14 @@ def whole_frames(recording) -> list[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_each_frame_is_in_the_recording_or_told_missing_when_the_disk_was_full(host, out, small_disk):
-    filler = small_disk / "filler"
-    with host.connect() as pool, Recorder(pool, [NAME], small_disk, segment_bytes=6 * MIB) as recorder:
+def test_each_frame_is_in_the_recording_or_told_missing_when_the_disk_was_full(
+    host, out, room_for_large_frames
+):
+    filler = room_for_large_frames / "filler"
+    with (
+        host.connect() as pool,
+        Recorder(pool, [NAME], room_for_large_frames, segment_bytes=6 * MIB) as recorder,
+    ):
         wait_until(lambda: out.stats.consumers)
         publish(out, 4)
         wait_until(lambda: recorder.progress[NAME].last_seq == 3)
@@ -85,9 +75,9 @@ def test_each_frame_is_in_the_recording_or_told_missing_when_the_disk_was_full(h
         wait_until(lambda: recorder.progress[NAME].last_seq == last)
     done = recorder.progress[NAME]
     assert done.dropped > 0
-    found = verify(small_disk)
+    found = verify(room_for_large_frames)
     assert (found.flaws, found.frames, found.lost) == ([], done.frames, done.dropped)
-    seqs = whole_frames(small_disk)
+    seqs = whole_frames(room_for_large_frames)
     assert (len(seqs) + done.dropped, seqs[-1]) == (last + 1, last)
     assert done.nbytes == len(seqs) * FRAME_BYTES
     assert all(a < b for a, b in itertools.pairwise(seqs))

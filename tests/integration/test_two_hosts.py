@@ -72,10 +72,8 @@ def test_messages_travel_between_the_hosts(hosts: TwoHosts, kind: str) -> None:
         subscription = there.add_subscription(channel + SMALL_WINDOW, 7)
         publication = here.add_publication(channel, 7)
         assert publication.wait_connected(10_000)
-        asked_again = right.media_counter("NAKs sent")
 
         assert send_all(publication, numbered(200), subscription) == [numbered(200)]
-        assert right.media_counter("NAKs sent") == asked_again  # a cable without loss
 
         # From this process, whose own network has neither address: the media drivers are in theirs.
         assert subscription.images()[0].source_identity.startswith(f"{left.address}:")
