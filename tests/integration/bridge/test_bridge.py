@@ -16,7 +16,7 @@ from pool_hosts import Ear
 from tensor_pool.host.bridge import BridgeService
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.transport import AeronClient
-from tensor_pool.wire.messages import ShmPoolAnnounce
+from tensor_pool.wire.messages import ConsumerConfig, ShmPoolAnnounce
 
 SIZE = 300_001
 
@@ -231,9 +231,13 @@ def test_counters_tell_every_process_of_the_host(pool, out, bridge) -> None:
     wait_until(lambda: read_bridges(pool.aeron_dir) == [])
 
 
-def test_private_streams_are_declined(pool, out, bridge) -> None:
+def test_private_streams_are_declined(pool, host, out, bridge) -> None:
     running = bridge()
     wait_until(lambda: ready(running))
-    inp = pool.consumer(DEST, own_stream=True)
+    with Ear(host, ["control"]) as ear:
+        inp = pool.consumer(DEST, own_stream=True)
+        answer = ear.await_one(ConsumerConfig, stream_id=DEST)
+    assert (answer.descriptor_stream_id, answer.descriptor_channel) == (0, "")
+    assert (answer.control_stream_id, answer.control_channel) == (0, "")
     publish_until(out, inp, 3)
-    assert inp.stats.descriptors_received >= 0
+    assert not inp.session.streams.private
