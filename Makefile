@@ -72,15 +72,17 @@ test-rust: $(STAMPS)/native ## Tests of the Rust crates, fuzz corpora and the lo
 	@cargo test --release --quiet -p tp-core -p tp-aeron --features tp-core/capi
 
 LIGHT_TESTS := tests/unit tests/property tests/conformance
+# Whole files, in the order of tests/conftest.py: the longest begin first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-python
 test-python: $(STAMPS)/native ## Unit, property, conformance and integration tests.
 	@tools/say "running the Python tests of single modules, side by side"
-	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m "not slow and not quiet" $(LIGHT_TESTS)
+	@pytest --numprocesses auto --maxprocesses 4 $(BY_FILE) -m "not slow and not quiet" $(LIGHT_TESTS)
 	@tools/say "running the Python tests with real processes, two at a time: most of them wait"
-	@pytest --numprocesses 2 --dist loadfile -m "not slow and not quiet" $(addprefix --ignore=,$(LIGHT_TESTS) tests/spark)
+	@pytest --numprocesses 2 $(BY_FILE) -m "not slow and not quiet" $(addprefix --ignore=,$(LIGHT_TESTS) tests/spark)
 	@tools/say "running the Python tests with Spark, in two sessions"
-	@pytest --numprocesses 2 --dist loadfile -m "not slow and not quiet" tests/spark
+	@pytest --numprocesses 2 $(BY_FILE) -m "not slow and not quiet" tests/spark
 	@tools/say "running the Python tests that measure time, one after the other"
 	@pytest -m "quiet and not slow"
 
@@ -92,6 +94,17 @@ BENCH ?=
 bench-spark: $(STAMPS)/native ## The Spark pipeline beside memcpy, plain loops and plain files.
 	@tools/say "measuring the pipeline (about seven minutes; close other programs)"
 	@tools/bench spark_pipeline spark_dataset spark_live record_steady
+
+.PHONY: bench-bridge
+bench-bridge: $(STAMPS)/native ## The bridge beside a bare Aeron stream over the same channel, and over lossy links.
+	@cargo build --release --quiet -p tp-aeron --example bare_stream
+	@tools/say "measuring the bridge (about eight minutes; close other programs)"
+	@tools/bench bridge bridge_loss
+
+.PHONY: bench-discovery
+bench-discovery: $(STAMPS)/native ## Queries to a registry that knows a thousand streams.
+	@tools/say "measuring discovery (about a minute; close other programs)"
+	@tools/bench discovery
 
 .PHONY: bench
 bench: $(STAMPS)/native ## Costs beside their goals and beside iceoryx2 and ZeroMQ; BENCH="pool_growth ..." for some.
@@ -121,8 +134,8 @@ faults: $(STAMPS)/native ## Driver restarts, stuck processes with strict times, 
 SOAK_SECONDS ?= 600
 
 .PHONY: soak
-soak: $(STAMPS)/native ## A camera with two viewers for SOAK_SECONDS (600): nothing grows, nothing is lost.
-	@tools/say "a camera with two viewers for $(SOAK_SECONDS) s"
+soak: $(STAMPS)/native ## A camera with two viewers, then one over a bridge, for SOAK_SECONDS (600) each: nothing grows.
+	@tools/say "a camera with two viewers, then one over a bridge, for $(SOAK_SECONDS) s each"
 	@SOAK_SECONDS="$(SOAK_SECONDS)" pytest tests/soak -m slow -p no:randomly -s
 
 .PHONY: tsan

@@ -20,7 +20,7 @@ _QUOTES: Final = {'"': "&quot;"}
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines over a logarithmic x axis: how something grows with a number of things.
+    """Lines over a logarithmic x axis, or one of even steps: how something changes with a number.
 
     Example:
         >>> chart = LineChart("cost", "consumers", "us", {"publish": [(1, 10.0), (2, 11.0)]})
@@ -34,12 +34,17 @@ class LineChart:
     series: Mapping[str, Sequence[tuple[float, float]]]
     goal: float | None = None
     """A dashed line that should not be crossed."""
+    even: bool = False
+    """Whether values of x are as far apart as their neighbours: those with a zero have no logarithm."""
 
     def svg(self) -> str:
         """The picture."""
         points = [point for line in self.series.values() for point in line]
         xs = sorted({x for x, _ in points})
         top = _round_up(max([y for _, y in points] + ([] if self.goal is None else [self.goal])))
+        # Lines that begin high have their names below them.
+        falls = any(line[0][1] > top / 2 for line in self.series.values())
+        legend = _HEIGHT - _BOTTOM - 15 * len(self.series) if falls else _TOP + 12
         parts = [_text(_WIDTH / 2, 18, self.title, size=14, bold=True)]
         for n in range(_TICKS + 1):
             value = top * n / _TICKS
@@ -55,7 +60,7 @@ class LineChart:
             places = [(self._x(x, xs), self._y(y, top)) for x, y in line]
             parts.append(_line(places, colour, 2))
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-            parts.append(_text(_LEFT + 8, _TOP + 12 + 15 * n, name, anchor="start", colour=colour))
+            parts.append(_text(_LEFT + 8, legend + 15 * n, name, anchor="start", colour=colour))
         parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, self.x_label))
         parts.append(_text(8, _TOP - 10, self.y_label, anchor="start"))
         body = "\n".join(parts)
@@ -65,11 +70,13 @@ class LineChart:
         ground = '<rect width="100%" height="100%" fill="white"/>'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {shape} {meaning}>\n{ground}\n{body}\n</svg>\n'
 
-    @staticmethod
-    def _x(x: float, xs: Sequence[float]) -> float:
-        low, high = math.log(xs[0]), math.log(xs[-1])
-        part = (math.log(x) - low) / (high - low) if high > low else 0.5
+    def _x(self, x: float, xs: Sequence[float]) -> float:
+        low, high, here = (self._step(value, xs) for value in (xs[0], xs[-1], x))
+        part = (here - low) / (high - low) if high > low else 0.5
         return _LEFT + 12 + part * (_WIDTH - _LEFT - _RIGHT - 24)
+
+    def _step(self, x: float, xs: Sequence[float]) -> float:
+        return xs.index(x) if self.even else math.log(x)
 
     @staticmethod
     def _y(y: float, top: float) -> float:

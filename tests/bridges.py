@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
-__all__ = ["DEST", "SOURCE", "free_endpoints", "end_of_bridge"]
+from tensor_pool.host.bridge import BridgeService
+from tensor_pool.pool.producer import Producer
+from tensor_pool.testing import Cluster
+from tensor_pool.transport.counters import read_counters
+from tensor_pool.wire.shm import SLOT_BYTES, SUPERBLOCK_BYTES, Slot, decode_slot
+
+__all__ = [
+    "DEST",
+    "SOURCE",
+    "end_of_bridge",
+    "free_endpoints",
+    "follows",
+    "is_ready",
+    "publications",
+    "ring_file",
+    "slot_in",
+]
 
 SOURCE = 10_000
 DEST = 50_000
+_PUBLISHER_POSITION = 12
+"""The media driver's counter of each publication; its label ends with stream id and channel."""
 
 
 def free_endpoints(count: int) -> list[str]:
@@ -20,6 +39,40 @@ def free_endpoints(count: int) -> list[str]:
     finally:
         for each in sockets:
             each.close()
+
+
+def is_ready(bridge: BridgeService) -> bool:
+    """Whether frames that are sent now would be put into a ring."""
+    received, running = bridge.stats[-1].received, bridge._bridge
+    senders = [] if running is None else running._senders
+    # Both ends find each other by the payload channel too: what is sent before that is for nobody.
+    has_receivers = all(sender._publication.connected for sender in senders)
+    return received is not None and received.epoch is not None and has_receivers
+
+
+def follows(bridge: BridgeService, out: Producer) -> bool:
+    """Whether frames of this producer would be put into a ring; the one before it may still be announced."""
+    return is_ready(bridge) and bridge.stats[-1].received.source_epoch == out.epoch
+
+
+def publications(aeron_dir: str) -> set[tuple[str, int]]:
+    """The channels, without their parameters behind the first, and ids of everything that is published."""
+    found = (reading.label.split() for reading in read_counters(aeron_dir, type_id=_PUBLISHER_POSITION))
+    return {(words[-1].partition("|")[0], int(words[-2])) for words in found}
+
+
+def ring_file(host: Cluster, stream_id: int, epoch: int | None) -> Path:
+    """The header ring of one epoch of a stream."""
+    base = Path(str(host.settings["shm.shm_base_dir"]))
+    (found,) = base.glob(f"tensorpool-*/*/{stream_id}/{epoch}/header.ring")
+    return found
+
+
+def slot_in(ring: Path, index: int) -> Slot:
+    """A slot of a ring, as it is now."""
+    with ring.open("rb") as file:
+        file.seek(SUPERBLOCK_BYTES + index * SLOT_BYTES)
+        return decode_slot(file.read(SLOT_BYTES))
 
 
 def end_of_bridge(role: str, payload: str, control: str, metadata: str) -> str:

@@ -20,6 +20,7 @@ from tensor_pool.wire.messages import (
     DiscoveryResult,
     DiscoveryStatus,
     DiscoveryTag,
+    DriverAnnounce,
     DriverState,
     DriverStatus,
     EventMessage,
@@ -439,6 +440,12 @@ GOLDEN = [
         header(89, 10, 906),
         i8(A8) + u4(A4) + i4(0) + u8(B8, C8, D8, E8) + NULL8,
         u4(B4, C4, D4, E4, F4, 1, 2, 3) + u1(3) + var(b"id") + var(b"1.0") + var(b"text"),
+    ),
+    golden(
+        DriverAnnounce(A8, A4, B4, "id", "ch", "host"),
+        None,
+        header(16, 11, 906),
+        u8(A8) + u4(A4, B4) + var(b"id") + var(b"ch") + var(b"host"),
     ),
     # 910
     golden(

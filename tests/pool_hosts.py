@@ -23,14 +23,19 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 SOURCES = ("control", "announce", "descriptor", "qos", "metadata")
 
-QUICK: dict[str, Any] = {
-    "driver.keepalive_interval_ms": 300,
+TALKATIVE: dict[str, Any] = {
     "driver.announce_interval_ms": 100,
-    "driver.epoch_min_age_ms": 200,
     "client.keepalive_interval_ms": 300,
-    "client.announce_freshness_ms": 1_200,
     "client.hello_interval_ms": 100,
     "client.metadata_interval_ms": 100,
+}
+"""Who waits to hear of the others waits tenths of a second; leases last as long as anywhere."""
+
+QUICK: dict[str, Any] = {
+    **TALKATIVE,
+    "driver.keepalive_interval_ms": 300,
+    "driver.epoch_min_age_ms": 200,
+    "client.announce_freshness_ms": 1_200,
 }
 """What takes seconds takes parts of one: a lease lasts 0.9 s, a silent driver counts as dead after 1.2 s."""
 

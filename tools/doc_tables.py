@@ -10,15 +10,19 @@ is replaced.
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
+import itertools
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensor_pool import errors as tensor_pool_errors
 from tensor_pool import wire
-from tensor_pool.config.keys import section_keys
+from tensor_pool.bridging.mapping import BridgeMapping
+from tensor_pool.config.keys import section_keys, struct_keys
 from tensor_pool.config.registry import SECTIONS, section_type
 from tensor_pool.runtime import CounterType
 
@@ -52,6 +56,28 @@ def configuration() -> str:
         description = _unwrapped(inspect.getdoc(section_type(section)) or "")
         parts += [f"## {section}", description, _table(("key", "default", "allowed", "meaning"), rows)]
     return "\n\n".join(parts)
+
+
+def bridge_mapping() -> str:
+    """Every key of a mapping of the bridge."""
+    docs = _attribute_docs(BridgeMapping)
+    rows = [
+        (f"`{key.name}`", _default(key), key.allowed, docs[key.name])
+        for key in struct_keys(BridgeMapping, "bridge.mappings").values()
+    ]
+    return _table(("key", "default", "allowed", "meaning"), rows)
+
+
+def _attribute_docs(struct: type) -> dict[str, str]:
+    """The texts below the attributes of a class, which Python itself forgets."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for attribute, text in itertools.pairwise(definition.body):
+        match attribute, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(told))):
+                found[name] = " ".join(told.split())
+    return found
 
 
 def _default(key: Key) -> str:
@@ -88,6 +114,7 @@ def messages() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "bridge-mapping": bridge_mapping,
     "configuration": configuration,
     "counters": counters,
     "errors": errors,

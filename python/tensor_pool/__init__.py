@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tensor_pool.datatypes import Dtype, MajorOrder
     from tensor_pool.host.bridge import bridge
     from tensor_pool.host.connection import connect
+    from tensor_pool.host.discovery import discover
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
@@ -76,6 +77,7 @@ __all__ = [
     "Producer",
     "bridge",
     "connect",
+    "discover",
     "wait",
     # rings
     "Claim",
@@ -118,6 +120,7 @@ _LAZY: Final = {
     "Pool": "tensor_pool.pool.pool",
     "Producer": "tensor_pool.pool.producer",
     "bridge": "tensor_pool.host.bridge",
+    "discover": "tensor_pool.host.discovery",
     "connect": "tensor_pool.host.connection",
     "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",

@@ -994,6 +994,7 @@ class AeronMediaDriver:
         idle_arguments: Its arguments in Aeron's form.
         timer_interval_ns: How often time-outs are looked at.
         client_liveness_ns: Silence after which a client is dropped.
+        publication_connection_ns: Silence after which a receiver on another host is not there.
         untethered_window_limit_ns: How long an untethered subscriber may hold back a publication.
         untethered_linger_ns: How long it then stays in its place.
         untethered_resting_ns: How long it rests before it may join again.
@@ -1017,6 +1018,7 @@ class AeronMediaDriver:
         idle_arguments: str | None,
         timer_interval_ns: int,
         client_liveness_ns: int | None,
+        publication_connection_ns: int | None,
         untethered_window_limit_ns: int | None,
         untethered_linger_ns: int | None,
         untethered_resting_ns: int | None,
@@ -1187,6 +1189,9 @@ class AeronPublication:
 
     def close(self) -> None:
         """Closes it."""
+
+    def revoke(self) -> None:
+        """Closes it, and has the media driver forget what was not sent yet; may be called again."""
 
 @final
 class AeronSubscription:
@@ -1555,8 +1560,24 @@ class ChunkReceiver:
     def set_ring(self, stream_id: int, writer: RingWriter | None) -> None:
         """Where the frames of a stream go from now on; those that are not whole are given up."""
 
-    def poll(self, limit: int) -> int:
-        """Takes up to `limit` chunks, and gives up what takes too long; how many there were."""
+    def receive(
+        self,
+        duration_s: float,
+        *,
+        limit: int,
+        yields: int,
+        shortest_pause_s: float,
+        longest_pause_s: float,
+    ) -> int:
+        """Takes chunks for so long, and gives up frames that take too long; how many chunks there were.
+
+        Args:
+            duration_s: How long, at most half a second.
+            limit: How many chunks are taken before others may look at the receiver.
+            yields: How often to give the CPU away while nothing comes, before the first sleep.
+            shortest_pause_s: The first sleep; each following one is twice as long.
+            longest_pause_s: The longest sleep: how late a chunk may be noticed.
+        """
 
     def prefix(self, stream_id: int, seq: int) -> int | None:
         """Bytes of a frame that came from its start on; None when nothing of it is being put together."""

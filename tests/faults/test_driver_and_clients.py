@@ -155,12 +155,12 @@ def resources(host: Cluster, *pids: int) -> dict[str, int]:
     return found
 
 
-def test_twenty_restarts() -> None:
+def test_twelve_restarts() -> None:
     """Reliability 7, for every day; `make faults` does two hundred."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     with quick_host() as host:
-        restart(host, times=20, seed=seed)
+        restart(host, times=12, seed=seed)
 
 
 @pytest.mark.slow

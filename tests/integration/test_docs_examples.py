@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import doctest
-import os
-import signal
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from doc_pages import ROOT, Page, docs_pages
+from doc_pages import DOCS, docs_pages
+from doc_programs import LONGEST_S, named, run, run_shell_lines
 
 PAGES = docs_pages()
 SEPARATOR = "--- end of block ---\n"
-LONGEST_S = 180
-"""Pages about Spark start sessions."""
-
-
-def named(pages: list[Page]) -> list[object]:
-    return [pytest.param(page, id=page.name) for page in pages]
-
-
-@pytest.fixture
-def shared_memory():
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tensor-pool-docs-") as directory:
-        yield directory
-
-
-def run(command: list[str], place: Path, **environment: str) -> tuple[int, str, str]:
-    """Runs a command, with this interpreter's programs in front, and ends everything that it started."""
-    paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONWARNINGS": "error"}
-    process = subprocess.Popen(
-        command,
-        cwd=place,
-        env={**os.environ, **paths, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            printed, complaints = process.communicate(timeout=LONGEST_S)
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # the usual case: nothing is left
-                os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, printed, complaints
 
 
 @pytest.mark.timeout(LONGEST_S + 20)
@@ -67,16 +29,14 @@ def test_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path):
             assert checker.check_output(step.prints, got, doctest.ELLIPSIS), f"printed:\n{got}"
 
 
-@pytest.mark.timeout(LONGEST_S + 20)
-@pytest.mark.parametrize("page", named([page for page in PAGES if page.shell_lines]))
-def test_shown_programs_do_what_the_page_says(page, tmp_path, shared_memory):
-    for name, body in page.files.items():
-        (tmp_path / name).write_text(body, encoding="utf-8")
-    for line in page.shell_lines:
-        status, printed, complaints = run(
-            ["bash", "-e", "-o", "pipefail", "-c", line], tmp_path, DIR=shared_memory, ROOT=str(ROOT)
-        )
-        assert status == 0, f"{line}\n{printed}{complaints}"
+@pytest.mark.timeout(2 * LONGEST_S)
+@pytest.mark.parametrize(
+    "page",
+    named([page for page in PAGES if page.shell_lines and not page.path.is_relative_to(DOCS / "tutorial")]),
+)
+def test_shown_programs_do_what_the_page_says(page, tmp_path):
+    """Those of tutorials take as long as all others together: see `test_docs_tutorials`."""
+    run_shell_lines(page, tmp_path)
 
 
 def test_every_shown_program_is_used():

@@ -79,7 +79,7 @@ def test_the_camera_is_seen_by_viewers_that_keep_up_and_by_those_that_do_not(hos
     with camera:
         try:
             fast = run("viewer.py", "--frames=100", **host)
-            slow = run("viewer.py", "--frames=3", "--slow=1.5", **host)  # the ring lasts 0.64 s
+            slow = run("viewer.py", "--frames=3", "--slow=0.9", **host)  # the ring lasts 0.64 s
         finally:
             camera.kill()
     assert fast.returncode == 0, fast.stderr

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bridges import DEST, SOURCE, end_of_bridge, free_endpoints
 from pool_hosts import quick_host
-from tensor_pool.ops.cli.exit_codes import OK, PROBLEMS, USAGE
+from tensor_pool.bridging.counting import read_bridges
+from tensor_pool.ops.cli.exit_codes import NO_DRIVER, OK, PROBLEMS, USAGE
 from tensor_pool.testing import Cluster, wait_until
 
 
@@ -26,6 +30,13 @@ def host() -> Iterator[Cluster]:
 def status(tpool: Callable, host: Cluster) -> Callable:
     settings = [f"--set={key}={value}" for key, value in host.settings.items()]
     return lambda *arguments: tpool("bridge", "status", "--interval", "0.2", *arguments, *settings)
+
+
+@pytest.fixture
+def bridges() -> Iterator[contextlib.ExitStack]:
+    """What runs here ends with the test, also with one that fails."""
+    with contextlib.ExitStack() as running:
+        yield running
 
 
 @pytest.fixture
@@ -51,9 +62,9 @@ def test_without_mappings_there_is_nothing_to_run(tpool: Callable, host: Cluster
 
 @pytest.mark.parametrize("output_format", ["table", "json", "jsonl"])
 def test_a_bridge_runs_until_it_is_stopped_and_shows_what_it_does(
-    host: Cluster, status: Callable, file: Path, output_format: str
+    host: Cluster, status: Callable, file: Path, output_format: str, bridges: contextlib.ExitStack
 ) -> None:
-    running = host.start("bridge", "run", "--config", str(file), "--format", "jsonl")
+    running = bridges.enter_context(host.start("bridge", "run", "--config", str(file), "--format", "jsonl"))
     said = json.loads(running.read_line())
     assert said == {"aeron_dir": host.aeron_dir, "instance": "both", "mappings": 1}
     with host.connect() as pool, pool.producer(SOURCE, dtype="uint8", shape=(9,), slots=16) as out:
@@ -75,6 +86,53 @@ def test_a_bridge_runs_until_it_is_stopped_and_shows_what_it_does(
     assert json.loads(status("--format", "json").out) == []
 
 
+def test_a_tap_shows_the_chunks_of_the_mappings(tpool: Callable, host: Cluster, file: Path) -> None:
+    newer = ["--set=bridge.dialect=newer", "--set=bridge.checksums=true", "--config", str(file)]
+    running = host.start("bridge", "run", "--format", "jsonl", *newer)
+    running.read_line()
+    settings = [f"--set={key}={value}" for key, value in host.settings.items()]
+    with host.connect() as pool, pool.producer(SOURCE, max_bytes=20_000, slots=16) as out:
+        inp = pool.consumer(DEST)
+        wait_until(lambda: out.publish(np.zeros(20_000, np.uint8)) >= 0 and inp.poll(timeout=0.2))
+        feeding = threading.Event()
+
+        def feed() -> None:
+            while not feeding.wait(0.01):
+                out.publish(np.ones(20_000, np.uint8))
+
+        with contextlib.ExitStack() as stack:
+            feeder = threading.Thread(target=feed)
+            feeder.start()
+            stack.callback(feeder.join)
+            stack.callback(feeding.set)
+            outcome = tpool("tap", "bridge", "--count", "12", "--format", "json", *newer, *settings)
+    assert outcome.code == OK, outcome.err
+    assert " 12 shown," in outcome.err, "not what came along with the last one"
+    rows = [row["fields"] for row in json.loads(outcome.out)]
+    assert {(row["stream_id"], row["dialect"], row["chunk_count"]) for row in rows} == {(SOURCE, "newer", 3)}
+    # A tap that comes late has not seen the start of its first frame.
+    assert [row["crc_ok"] for row in rows if row["chunk_index"] == 2][1:] == [True] * 3
+    assert running.terminate() == OK
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["bridge"], "no [[bridge.mappings]]"),
+        (["bridge", "--stream-id", "3000"], "--stream-id needs --channel"),
+        (["qos", "--channel", "aeron:ipc"], "are for the source bridge"),
+        (["bridge", "--channel", "udp://x"], "udp://x"),
+    ],
+)
+def test_a_tap_that_does_not_know_where_to_listen_says_so(
+    tpool: Callable, host: Cluster, arguments: list[str], told: str
+) -> None:
+    outcome = tpool("tap", *arguments, "--seconds", "1", "--aeron-dir", host.aeron_dir)
+    assert outcome.code in {USAGE, PROBLEMS}
+    assert told in outcome.err
+    assert "Traceback" not in outcome.err
+
+
 def test_up_runs_the_bridge_along(file: Path) -> None:
     with Cluster(driver=False) as host:
         host.settings["aeron.dir"] = f"{host.directory}/another"
@@ -84,3 +142,77 @@ def test_up_runs_the_bridge_along(file: Path) -> None:
             inp = pool.consumer(DEST)
             wait_until(lambda: out.publish(np.zeros(9, np.uint8)) >= 0 and inp.poll(timeout=0.2))
         assert up.terminate() == OK
+
+
+def errors(outcome: Any) -> dict[str, str | None]:
+    """What a status says about each side."""
+    return {row["side"]: row["error"] for row in json.loads(outcome.out)}
+
+
+def test_a_mapping_that_carries_nothing_says_why(
+    host: Cluster, status: Callable, file: Path, bridges: contextlib.ExitStack
+) -> None:
+    with host.connect() as pool, pool.producer(SOURCE, dtype="uint8", shape=(9,), slots=16):
+        with pool.producer(DEST, dtype="uint8", shape=(9,)):  # before the bridge can have it
+            running = bridges.enter_context(
+                host.start("bridge", "run", "--config", str(file), "--format", "jsonl")
+            )
+            running.read_line()
+            wait_until(lambda: errors(status("--format", "json")).get("receive"))
+            outcome = status("--format", "json")
+            assert outcome.code == PROBLEMS
+            assert f"stream {DEST} has a producer" in str(errors(outcome)["receive"])
+            assert errors(outcome)["send"] is None
+            assert "has a producer" in status("--format", "table").out
+        wait_until(lambda: errors(status("--format", "json")) == {"send": None, "receive": None})
+        assert status().code == OK
+    assert running.terminate() == OK
+
+
+def test_a_bridge_that_was_killed_is_not_shown_as_one_that_runs(
+    host: Cluster, status: Callable, file: Path
+) -> None:
+    running = host.start("bridge", "run", "--config", str(file), "--format", "jsonl")
+    running.read_line()
+    wait_until(lambda: len(json.loads(status("--format", "json").out)) == 2)
+    running.kill()
+    wait_until(lambda: json.loads(status("--format", "json").out) == [], timeout_s=6)
+    assert {reading.is_alive for reading in read_bridges(host.aeron_dir)} == {False}, (
+        "the rows are still there"
+    )
+    outcome = status("--format", "json")
+    assert outcome.code == PROBLEMS
+    assert "bridge both shows no life" in outcome.err
+
+
+def test_a_bridge_without_its_drivers_says_so(tpool: Callable, file: Path) -> None:
+    with quick_host(aeron__driver_timeout_ms=2_000, client__attach_timeout_ms=500) as host:
+        settings = [f"--set={key}={value}" for key, value in host.settings.items()]
+
+        def status() -> Any:
+            return tpool("bridge", "status", "--interval", "0.1", "--format", "json", *settings)
+
+        def all_say(text: str | None) -> bool:
+            said = list(errors(status()).values())
+            return len(said) == 2 and all(
+                each == text if text is None else text in str(each) for each in said
+            )
+
+        running = host.start("bridge", "run", "--config", str(file), "--format", "jsonl")
+        running.read_line()
+        wait_until(lambda: all_say(None))
+        assert host.driver is not None
+        host.driver.kill()
+        wait_until(lambda: all_say("no SHM driver answers"))
+        assert status().code == PROBLEMS
+        host.start_driver()
+        wait_until(lambda: all_say(None))
+        host.driver.kill()
+        host.media.kill()
+        wait_until(lambda: status().code == NO_DRIVER)
+        host.media = host.start("media", "run")
+        host.media.read_line()
+        wait_until(lambda: all_say("no SHM driver answers"), timeout_s=20)
+        host.start_driver()
+        wait_until(lambda: all_say(None), timeout_s=20)
+        assert running.terminate() == OK

@@ -6,11 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bridges import end_of_bridge
 from tensor_pool.ops.doctor.look import read_kernel, read_shared_memory
 from tensor_pool.ops.doctor.look_services import find_leftovers, measure_timer_ms
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver, MediaDriverOptions
@@ -51,6 +53,19 @@ def test_a_base_directory_that_is_missing_is_exit_code_1(tpool: Callable) -> Non
 
     assert outcome.code == 1
     assert "problem: shared memory: /nonexistent/shm does not exist" in outcome.out
+
+
+def test_a_bridge_that_would_listen_at_another_host_is_a_problem(tpool: Callable, tmp_path: Path) -> None:
+    file = tmp_path / "tensor-pool.toml"
+    elsewhere = "192.0.2.77:20121"  # an address for examples
+    file.write_text(textwrap.dedent(end_of_bridge("receiver", elsewhere, "127.0.0.1:1", "127.0.0.1:2")))
+    outcome = tpool("doctor", "--config", str(file), "--aeron-dir", "/nonexistent/aeron", "--format", "json")
+    found = by_check(outcome.out)
+
+    assert outcome.code == 1
+    assert found["bridge"]["found"] == "1 mappings: 10000->50000"
+    assert found["bridge addresses"]["status"] == "problem"
+    assert found["bridge addresses"]["found"] == f"this host has no endpoint={elsewhere}"
 
 
 def test_an_ordinary_file_system_is_a_warning(tpool: Callable, tmp_path: Path) -> None:

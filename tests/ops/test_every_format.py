@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from pool_hosts import TALKATIVE
 from tensor_pool.ops.cli.exit_codes import OK
 from tensor_pool.ops.cli.root import tpool as root
 from tensor_pool.pool.pool import Pool
@@ -28,7 +29,9 @@ COMMANDS = [
     "leases",
     "revoke {lease} --yes",
     "driver status",
+    "discover --name camera",
     "tap announce --count 1",
+    "tap bridge --channel aeron:ipc --count 1",
     "shm ls",
     "shm inspect {stream}",
     "shm verify",
@@ -56,14 +59,28 @@ OWN_OUTPUT = {
     # What they write has its form from elsewhere.
     *("wire decode", "wire encode", "config init", "completion"),
 }
-SEEN_BY_ANOTHER = {"bench throughput", "pipeline run", "pipeline monitor", "bridge run", "bridge status"}
-"""The first takes seconds, and prints what ``bench latency`` prints, by the same code; those of the pipeline
-need Spark and are tried in ``tests/spark/test_jobs_command.py``, bridges in ``test_bridge_command.py``."""
+SEEN_BY_ANOTHER = {
+    *("bench throughput", "bench bridge", "pipeline run", "pipeline monitor", "bridge run", "bridge status"),
+    "discovery run",
+}
+"""Benchmarks take seconds, and print as ``bench latency`` does, by the same code; those of the pipeline need
+Spark and are tried in ``tests/spark/test_jobs_command.py``, bridges in ``test_bridge_command.py``, registries
+in ``test_discovery_command.py``."""
 SERVICES = ["up", "driver run", "media run"]
 """They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")
 """These take no configuration."""
-FEED = "while True: out.publish(np.zeros(16, 'uint8')); time.sleep(0.01)"
+FEED = """
+from tensor_pool import wire
+from tensor_pool.host.aeron import connect
+from tensor_pool.wire.messages import BridgeFrameChunk
+chunk = wire.encode(BridgeFrameChunk(10_000, 1, 7, 1, 2, 64, 4, 68, False, b"", b"data"))
+chunks = connect(config.aeron).add_publication("aeron:ipc", 3000)
+while True:
+    out.publish(np.zeros(16, 'uint8'))
+    chunks.offer(chunk)
+    time.sleep(0.01)
+"""
 
 
 def every_command(
@@ -96,7 +113,7 @@ def test_every_command_offers_the_same_formats() -> None:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Cluster]:
-    with Cluster() as cluster:
+    with Cluster(TALKATIVE) as cluster:
         camera = cluster.run_python(
             'out = pool.producer("camera", dtype="uint8", shape=(16,), slots=64)\n'
             f"print(out.stream_id)\n{FEED}"

@@ -6,18 +6,28 @@ import contextlib
 
 import pytest
 
+from quick_spark import quick_spark
 from s3_server import credentials_of
 from tensor_pool.pipeline import spark as tps
 
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def environment(tmp_path_factory):
+    """Of sessions here, and of programs that begin their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in quick_spark(tmp_path_factory.mktemp("spark")).items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark():
+def spark(environment):
     session = tps.session("local[2]", name="tests", settings=SETTINGS)
     yield session
     session.stop()

@@ -1,8 +1,9 @@
 //! Frames over a bare Aeron stream: what `make bench-bridge` measures the bridge against.
 //!
-//! `bare_stream send|receive AERON_DIR CHANNEL STREAM_ID FRAME_BYTES CHUNK_BYTES RATE_HZ`; a rate of 0 is as fast as
-//! it goes. It says `ready` when there is a connection, then obeys lines on its standard input: `go`, `begin`, `end`
-//! (which reports what happened since `begin`), and ends with its input.
+//! `bare_stream send|receive AERON_DIR CHANNEL STREAM_ID FRAME_BYTES BUFFERS CHUNK_BYTES RATE_HZ`; frames come from
+//! and go to so many buffers in turn, and a rate of 0 is as fast as it goes. It says `ready` when there is a
+//! connection, then obeys lines on its standard input: `go`, `begin`, `end` (which reports what happened since
+//! `begin`), and ends with its input.
 //!
 //! Chunk size, pauses and batches are those of the bridge. A chunk says which part of which frame it is, since a
 //! receiver that was left behind joins again in the middle of one; nothing else is done for it.
@@ -19,10 +20,10 @@ use tp_aeron::{AssemblyLimits, Client, ClientOptions, ExclusivePublication, Offe
 const PATIENCE: Duration = Duration::from_secs(20);
 const LIMITS: AssemblyLimits = AssemblyLimits { max_message_bytes: 1 << 20, max_total_bytes: 1 << 20 };
 const PREFIX_BYTES: usize = 16;
-/// As the bridge's sender while its receiver does not keep up.
-const SEND_PAUSE: Duration = Duration::from_micros(50);
+/// As the bridge's sender while its receiver does not keep up: an eighth of a term at 4 GB/s, within these limits.
+const SEND_PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
 /// As the bridge's receiver while nothing comes.
-const YIELDS: u32 = 10;
+const YIELDS: u32 = 2;
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 const CHUNKS_A_TURN: usize = 1024;
@@ -34,6 +35,7 @@ struct Plan {
     channel: String,
     stream_id: i32,
     frame_bytes: usize,
+    buffers: usize,
     chunk_bytes: usize,
     rate_hz: f64,
 }
@@ -54,14 +56,16 @@ struct Shared {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [role, aeron_dir, channel, stream_id, frame_bytes, chunk_bytes, rate_hz] = &arguments[..] else {
-        panic!("send|receive AERON_DIR CHANNEL STREAM_ID FRAME_BYTES CHUNK_BYTES RATE_HZ");
+    let [role, aeron_dir, channel, stream_id, frame_bytes, buffers, chunk_bytes, rate_hz] = &arguments[..]
+    else {
+        panic!("send|receive AERON_DIR CHANNEL STREAM_ID FRAME_BYTES BUFFERS CHUNK_BYTES RATE_HZ");
     };
     let plan = Plan {
         aeron_dir: aeron_dir.clone(),
         channel: channel.clone(),
         stream_id: stream_id.parse().expect("a stream id"),
         frame_bytes: frame_bytes.parse().expect("a number of bytes"),
+        buffers: buffers.parse().expect("a number of buffers"),
         chunk_bytes: chunk_bytes.parse().expect("a number of bytes"),
         rate_hz: rate_hz.parse().expect("a rate"),
     };
@@ -138,7 +142,9 @@ fn obey(plan: &Plan, shared: &Shared) {
 }
 
 fn send(publication: &ExclusivePublication, plan: &Plan, shared: &Shared) {
-    let mut frame = vec![1; plan.frame_bytes];
+    let term_bytes = publication.constants().term_bytes as u64;
+    let pause = Duration::from_nanos(term_bytes / 32).clamp(SEND_PAUSES.0, SEND_PAUSES.1);
+    let mut frames = vec![vec![1; plan.frame_bytes]; plan.buffers];
     let mut due = Instant::now();
     let mut number = 0u64;
     while !shared.ends.load(Relaxed) {
@@ -152,6 +158,7 @@ fn send(publication: &ExclusivePublication, plan: &Plan, shared: &Shared) {
             thread::sleep(due.saturating_duration_since(Instant::now()).saturating_sub(SPIN));
             while Instant::now() < due {}
         }
+        let frame = &mut frames[number as usize % plan.buffers];
         frame[..8].copy_from_slice(&now_ns().to_le_bytes());
         for (n, slice) in frame.chunks(plan.chunk_bytes).enumerate() {
             let offset = (n * plan.chunk_bytes) as u64;
@@ -161,7 +168,7 @@ fn send(publication: &ExclusivePublication, plan: &Plan, shared: &Shared) {
                 out[PREFIX_BYTES..].copy_from_slice(slice);
             }) {
                 match error {
-                    OfferError::BackPressured | OfferError::AdminAction => thread::sleep(SEND_PAUSE),
+                    OfferError::BackPressured | OfferError::AdminAction => thread::sleep(pause),
                     _ if shared.ends.load(Relaxed) => return,
                     // A receiver that was left behind joins again.
                     OfferError::NotConnected => thread::sleep(Duration::from_millis(1)),
@@ -175,7 +182,7 @@ fn send(publication: &ExclusivePublication, plan: &Plan, shared: &Shared) {
 }
 
 fn receive(subscription: &Subscription, plan: &Plan, shared: &Shared) {
-    let mut frame = vec![1; plan.frame_bytes];
+    let mut frames = vec![vec![1; plan.frame_bytes]; plan.buffers];
     // Of the present frame, and how much of it came.
     let (mut number, mut filled) = (0u64, 0);
     let (mut yields, mut pause) = (YIELDS, SHORTEST_PAUSE);
@@ -186,6 +193,7 @@ fn receive(subscription: &Subscription, plan: &Plan, shared: &Shared) {
             if of != number {
                 (number, filled) = (of, 0);
             }
+            let frame = &mut frames[of as usize % plan.buffers];
             frame[offset as usize..offset as usize + slice.len()].copy_from_slice(slice);
             filled += slice.len();
             if filled == frame.len() {

@@ -49,6 +49,8 @@ pub struct MediaDriverOptions {
     pub timer_interval: Duration,
     /// A client that shows no life for this long is dropped.
     pub client_liveness: Option<Duration>,
+    /// A receiver on another host that says nothing for this long is not there.
+    pub publication_connection: Option<Duration>,
     /// An untethered subscriber may hold back a publication this long ...
     pub untethered_window_limit: Option<Duration>,
     /// ... stays this long in its old place ...
@@ -214,6 +216,9 @@ impl Context {
                 let unblock = c::aeron_driver_context_get_publication_unblock_timeout_ns(context);
                 let unblock = unblock.max(nanos(time + time / 2));
                 accept(c::aeron_driver_context_set_publication_unblock_timeout_ns(context, unblock))?;
+            }
+            if let Some(time) = options.publication_connection {
+                accept(c::aeron_driver_context_set_publication_connection_timeout_ns(context, nanos(time)))?;
             }
             if let Some(time) = options.untethered_window_limit {
                 accept(c::aeron_driver_context_set_untethered_window_limit_timeout_ns(context, nanos(time)))?;

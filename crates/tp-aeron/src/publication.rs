@@ -336,6 +336,19 @@ impl<K: Kind> PublicationHandle<K> {
     }
 }
 
+impl ExclusivePublication {
+    /// Closes the publication and has the media driver forget what was not sent or not received yet; close alone
+    /// leaves that to be sent for as long as there are receivers, or seem to be.
+    ///
+    /// # Errors
+    /// As for [`Self::close`].
+    pub fn revoke(&self) -> Result<(), Error> {
+        // SAFETY: the publication is valid inside `with`. One that is closed already has nothing to forget.
+        let _ = self.inner.with(|raw| unsafe { c::aeron_exclusive_publication_revoke_on_close(raw) });
+        self.close()
+    }
+}
+
 impl<K: Kind> Inner<K> {
     /// Runs `call` with the C object, unless it is closed, lost, or this is a forked child.
     fn with<T>(&self, call: impl FnOnce(*mut K::Raw) -> T) -> Result<T, Error> {

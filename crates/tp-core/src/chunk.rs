@@ -183,6 +183,7 @@ mod tests {
         }
     }
 
+    // req: BRG-5.2-3, BRG-5.2-6, BRG-5.2-17, BRG-5.2-18, BRG-5.2-19
     #[test]
     fn lies_are_refused() {
         let good = packet(false, 0, &[7; 256], &[1; 64]);

@@ -76,6 +76,9 @@ mod kernel {
 
     const PAGE: usize = 4096;
     const BLOCK: usize = 4 * PAGE;
+    const LINE: usize = 64;
+    /// Below this, say a chunk of a small packet, fences cost more than streaming gains.
+    const STREAM_PIECE_BYTES: usize = PAGE;
 
     struct Cpu {
         /// `rep movsb` is fast (ERMS).
@@ -95,7 +98,7 @@ mod kernel {
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize, locality: Locality) {
         // SAFETY: as promised by the caller of `racy_copy`; AVX is only used where the CPU has it.
         unsafe {
-            if locality == Locality::Streaming && len >= BLOCK && cpu().avx {
+            if locality == Locality::Streaming && len >= STREAM_PIECE_BYTES && cpu().avx {
                 streaming(dst, src, len);
             } else if len < 256 || cpu().fast_strings {
                 strings(dst, src, len);
@@ -134,12 +137,12 @@ mod kernel {
         }
     }
 
-    /// Non-temporal stores, four pages side by side.
+    /// Non-temporal stores, four pages side by side; what is left of them line by line.
     unsafe fn streaming(dst: *mut u8, src: *const u8, len: usize) {
         // Whole cache lines: a line written in two halves, with other lines in between, leaves the
         // write-combining buffers twice and is many times slower.
-        let head = dst.align_offset(64);
-        // SAFETY: head + blocks * BLOCK + tail == len; `avx_block` copies exactly one block.
+        let head = dst.align_offset(LINE);
+        // SAFETY: head + blocks * BLOCK + lines * LINE + tail == len; `avx_block` copies exactly one block.
         unsafe {
             // Non-temporal stores may also overtake earlier ones: the mark that the slot is being written
             // must be visible before the first byte of its payload changes [WIRE-8.3-5].
@@ -150,6 +153,9 @@ mod kernel {
                 avx_block(dst.add(at), src.add(at));
                 at += BLOCK;
             }
+            let lines = (len - at) / LINE;
+            avx_lines(dst.add(at), src.add(at), lines);
+            at += lines * LINE;
             // Non-temporal stores are weakly ordered: they must be visible before the commit word is.
             // The upper halves of all vector registers are lost, hence the clobbers.
             asm!("sfence", "vzeroupper", clobber_abi("sysv64"), options(nostack, preserves_flags));
@@ -177,6 +183,26 @@ mod kernel {
                 s = inout(reg) src => _, d = inout(reg) dst => _, n = inout(reg) PAGE => _,
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                 out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                options(nostack),
+            );
+        }
+    }
+
+    #[inline]
+    unsafe fn avx_lines(dst: *mut u8, src: *const u8, lines: usize) {
+        if lines == 0 {
+            return;
+        }
+        // SAFETY: as for `avx_block`, with as many lines as there are.
+        unsafe {
+            asm!(
+                "2:",
+                "prefetcht0 [{s} + 512]",
+                "vmovdqu ymm0, [{s}]", "vmovdqu ymm1, [{s} + 32]",
+                "vmovntdq [{d}], ymm0", "vmovntdq [{d} + 32], ymm1",
+                "add {s}, 64", "add {d}, 64", "dec {n}", "jnz 2b",
+                s = inout(reg) src => _, d = inout(reg) dst => _, n = inout(reg) lines => _,
+                out("xmm0") _, out("xmm1") _,
                 options(nostack),
             );
         }

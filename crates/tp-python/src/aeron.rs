@@ -48,9 +48,12 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             Some(format!("connect to it with aeron_dir={dir:?}, or choose another directory")),
         ),
         Error::Directory { .. } => (&errors::TRANSPORT, Some("choose another directory".to_owned())),
-        Error::Channel { .. } => {
-            (&errors::CHANNEL, Some("tensor_pool.transport.channels builds channels that work".to_owned()))
-        }
+        Error::Channel { .. } => (
+            &errors::CHANNEL,
+            Some(
+                "is the address this host's, and the port free? `tpool doctor` looks at addresses".to_owned(),
+            ),
+        ),
         Error::Timeout { .. } => (
             &errors::NO_MEDIA_DRIVER,
             Some("`tpool media status` shows whether the media driver is alive".to_owned()),

@@ -120,13 +120,13 @@ class BridgeSection(Section, frozen=True):
     dest_stream_id_range: Annotated[
         str | tuple[int, int],
         Meta(extra={CHECK: _check_range, ALLOWED: "ids as FIRST-LAST or [FIRST, LAST], or empty for none"}),
-        doc("Ids for destinations whose mapping names none; 50000-59999 suits."),
+        doc("Ids for destinations whose mapping names none, in their order; 50000-59999 suits."),
     ] = ""
     on_conflict: Annotated[
         OnConflict,
         doc(
             "What a receiver does when its destination has a producer already: 'fail', or 'move' to an id of "
-            "`dest_stream_id_range`."
+            "`dest_stream_id_range` when it is not given back within a lease and a second."
         ),
     ] = "fail"
     wire_stream_id: Annotated[
@@ -146,7 +146,11 @@ class BridgeSection(Section, frozen=True):
         doc("Whether names and metadata go along; 'auto' means yes where there is a `metadata_channel`."),
     ] = "auto"
     forward_qos: Annotated[
-        bool, doc("Whether QoS reports go along; each mapping then needs its control stream ids.")
+        bool,
+        doc(
+            "Whether QoS reports go along, also those of `streams.qos_stream_id`; mappings then need control "
+            "stream ids."
+        ),
     ] = False
     forward_progress: Annotated[
         bool,
@@ -161,8 +165,19 @@ class BridgeSection(Section, frozen=True):
     max_inflight_bytes: Annotated[
         int,
         Meta(ge=1, le=1 << 40, extra={IS_SIZE: True}),
-        doc("Payload bytes of the frames of one mapping that a receiver assembles at one time."),
+        doc(
+            "Payload bytes of the frames of one mapping that a receiver assembles at one time. A frame that "
+            "is larger by itself costs all others."
+        ),
     ] = 256 << 20
+    max_ring_bytes: Annotated[
+        int,
+        Meta(ge=0, le=1 << 50, extra={IS_SIZE: True}),
+        doc(
+            "What the ring of a destination without `profile` may take: where the source has a larger one, "
+            "it gets fewer slots. 0: whatever the source has."
+        ),
+    ] = 1 << 30
     mappings: Annotated[
         tuple[BridgeMapping, ...],
         Meta(

@@ -202,7 +202,7 @@ def _check_limits(section: BridgeSection, mappings: Iterable[ResolvedMapping]) -
     if section.max_payload_bytes > section.max_inflight_bytes and any(m.receives for m in mappings):
         raise ConfigError(
             f"max_payload_bytes {section.max_payload_bytes} is more than max_inflight_bytes "
-            f"{section.max_inflight_bytes}: such a frame could never be assembled",
+            f"{section.max_inflight_bytes}: one such frame alone would be beyond it",
             hint="raise max_inflight_bytes, or lower max_payload_bytes",
         )
 

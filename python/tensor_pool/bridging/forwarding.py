@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +91,9 @@ class Forwarder:
     ) -> None:
         self._ports = ports
         self._listening = Listening()
-        self._routes = {route.source_stream_id: route for route in routes}
+        self._routes: dict[int, list[ResolvedMapping]] = defaultdict(list)
+        for route in routes:  # one stream may go to several hosts
+            self._routes[route.source_stream_id].append(route)
         self.forwarded: Counter[str] = Counter()
         """Messages, by kind."""
         announces = ports.subscription(
@@ -104,10 +106,11 @@ class Forwarder:
             )
             self._listening.add(metadata, self._on_metadata)
         wanted = [route for route in routes if route.forwards_progress or route.forwards_qos]
-        for stream_id in {route.mapping.source_control_stream_id for route in wanted}:
-            control = ports.subscription(
-                streams.control_channel, stream_id, [FrameProgress, QosProducer, QosConsumer]
-            )
+        places = {(streams.control_channel, route.mapping.source_control_stream_id) for route in wanted}
+        if any(route.forwards_qos for route in routes):
+            places.add((streams.qos_channel, streams.qos_stream_id))  # where our own clients tell it
+        for channel, stream_id in places:
+            control = ports.subscription(channel, stream_id, [FrameProgress, QosProducer, QosConsumer])
             self._listening.add(control, self._on_control)
 
     # --- the agent ----------------------------------------------------------------------------------------
@@ -125,26 +128,27 @@ class Forwarder:
     # --- messages -----------------------------------------------------------------------------------------
 
     def _on_announce(self, message: wire.Message) -> None:
-        if isinstance(message, ShmPoolAnnounce) and (route := self._routes.get(message.stream_id)):
-            self._forward(message, route, route.control)
+        if isinstance(message, ShmPoolAnnounce):
+            self._forward(message, [(route, route.control) for route in self._routes_of(message)])
 
     def _on_metadata(self, message: wire.Message) -> None:
-        if isinstance(message, METADATA) and (route := self._routes.get(message.stream_id)):
-            self._forward(message, route, route.metadata)
+        if isinstance(message, METADATA):
+            places = [(route, route.metadata) for route in self._routes_of(message)]
+            self._forward(message, [(route, place) for route, place in places if place is not None])
 
     def _on_control(self, message: wire.Message) -> None:
-        match message:
-            case FrameProgress() if (
-                route := self._routes.get(message.stream_id)
-            ) and route.forwards_progress:
-                self._forward(message, route, route.control)
-            case QosProducer() | QosConsumer() if (
-                route := self._routes.get(message.stream_id)
-            ) and route.forwards_qos:
-                self._forward(message, route, route.control)
+        routes = self._routes_of(message)
+        if isinstance(message, FrameProgress):
+            self._forward(message, [(route, route.control) for route in routes if route.forwards_progress])
+        elif isinstance(message, (QosProducer, QosConsumer)):
+            self._forward(message, [(route, route.control) for route in routes if route.forwards_qos])
 
-    def _forward(self, message: wire.Message, route: ResolvedMapping, to: ChannelStream | None) -> None:
-        if to is not None:
-            on_wire = msgspec.structs.replace(message, stream_id=route.wire_stream_id)
-            self._ports.publication(*to).offer(wire.encode(on_wire))
+    def _routes_of(self, message: wire.Message) -> Sequence[ResolvedMapping]:
+        return self._routes.get(getattr(message, "stream_id", -1), ())
+
+    def _forward(self, message: wire.Message, to: list[tuple[ResolvedMapping, ChannelStream]]) -> None:
+        """Once to each place, whichever mappings share it."""
+        for stream_id, place in dict.fromkeys((route.wire_stream_id, place) for route, place in to):
+            on_wire = msgspec.structs.replace(message, stream_id=stream_id)
+            self._ports.publication(*place).offer(wire.encode(on_wire))
             self.forwarded[type(message).__name__] += 1

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool import _native
+from tensor_pool.bridging.ring_sizes import ring_like
+from tensor_pool.bridging.source_epochs import SourceEpochs
 from tensor_pool.closing import Closing
 from tensor_pool.errors import AttachRefusedError, TensorPoolError
-from tensor_pool.runtime import make_idle
+from tensor_pool.runtime.repeats import limit_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +26,21 @@ if TYPE_CHECKING:
     from tensor_pool.transport import AeronSubscription
     from tensor_pool.wire.messages import ShmPoolAnnounce
 
-__all__ = ["ChunkPoll", "ReceiveLane", "ReceivedStats"]
+__all__ = ["ChunkPoll", "OutrunNumbers", "ReceiveLane", "ReceivedStats"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = limit_repeats(logging.getLogger(__name__))
 _LOOK_S: Final = 0.05
 _RETRY_S: Final = 1.0
+_AFTER_LEASE_S: Final = 1.0
+"""So long after the lease of a producer that was killed its stream is free for sure."""
+_EPOCH_FRESH_S: Final = 5.0
+"""Sources announce once a second: an epoch that is silent for so long gives way to an older one."""
+_OUTRUN_LOOK_S: Final = 0.25
+_OUTRUN_S: Final = 1.0
+"""Chunks that are too late for so long, with no frame begun meanwhile, will never be in time."""
 _CHUNKS_A_TURN: Final = 1024
+_YIELDS: Final = 2
+_SHORTEST_PAUSE_S: Final = 0.000_1
 _LONGEST_PAUSE_S: Final = 0.001
 """Between looks at a subscription that nothing comes from: how late a frame may be noticed."""
 
@@ -48,11 +59,21 @@ class ChunkPoll(Closing):
         self._thread = threading.Thread(target=self._run, name="bridge receive", daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes chunks; ends by itself only by an error."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
-        idle = make_idle("backoff", max_pause_s=_LONGEST_PAUSE_S)
         try:
             while not self._stop.is_set():
-                idle.idle(self.receiver.poll(_CHUNKS_A_TURN))
+                self.receiver.receive(
+                    _LOOK_S,
+                    limit=_CHUNKS_A_TURN,
+                    yields=_YIELDS,
+                    shortest_pause_s=_SHORTEST_PAUSE_S,
+                    longest_pause_s=_LONGEST_PAUSE_S,
+                )
         except TensorPoolError as e:
             self.error = e.message
             _LOG.error("the bridge receives no more: %s", e)
@@ -80,8 +101,51 @@ class ReceivedStats(msgspec.Struct, frozen=True, kw_only=True):
     frames_lost: dict[str, int]
     """Frames that were given up, by reason."""
     chunks_unused: dict[str, int]
-    """Chunks that belonged to no frame, by reason."""
+    """Chunks that belonged to no frame, by reason. ``malformed`` and ``other_stream`` are counted for a whole
+    channel: mappings that share one have the same numbers there."""
+    epoch_returns: int
+    """How often an older epoch of the source was followed, because the newer one had fallen silent."""
     error: str | None
+
+
+class OutrunNumbers:
+    """Notices that the ring is ahead of its source: all that comes is too late for it, and nothing is begun.
+
+    Numbers of frames only grow, so that a single lying chunk with a large one keeps the source out.
+
+    Args:
+        patience_s: How long that may be so.
+
+    Example:
+        >>> numbers = OutrunNumbers(patience_s=1.0)
+        >>> [numbers.are_outrun(begun=5, late=late, now_s=now_s) for late, now_s in [
+        ...     (0, 0.0), (7, 0.5), (9, 1.0), (12, 1.5)]]
+        [False, False, False, True]
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._begun = self._late = 0
+        self._since_s: float | None = None
+
+    def are_outrun(self, *, begun: int, late: int, now_s: float) -> bool:
+        """Whether the source will not catch up.
+
+        Args:
+            begun: Frames of which something was taken so far.
+            late: Chunks that were too late so far.
+            now_s: The time.
+        """
+        is_late, is_idle = late > self._late, begun == self._begun
+        self._begun, self._late = begun, late
+        if not is_idle:
+            self._since_s = None
+        elif is_late and self._since_s is None:
+            self._since_s = now_s
+        elif is_late and self._since_s is not None and now_s - self._since_s >= self._patience_s:
+            self._since_s = None
+            return True
+        return False
 
 
 class ReceiveLane(Closing):
@@ -94,6 +158,7 @@ class ReceiveLane(Closing):
         section: The bridge.
         geometry: What the ring is to be like, where it is not to be like that of the source.
         choose_id: Gives a stream id from the configured range, another one at each call; None without one.
+        lease_s: How long a producer that was killed keeps its stream.
     """
 
     def __init__(
@@ -105,29 +170,34 @@ class ReceiveLane(Closing):
         *,
         geometry: Geometry | None,
         choose_id: Callable[[], int] | None,
+        lease_s: float,
     ) -> None:
         self.route: Final = route
         self._pool = pool
         self._receiver = receiver
         self._geometry = geometry
         self._choose_id = choose_id
+        self._max_ring_bytes = section.max_ring_bytes
         self._may_move = section.on_conflict == "move"
+        self._stays_s = lease_s + _AFTER_LEASE_S
+        self._refused_s: float | None = None
+        """Since when the driver refuses the present destination."""
+        self._epochs = SourceEpochs(_EPOCH_FRESH_S)
         self._announced: ShmPoolAnnounce | None = None
         self._followed: ShmPoolAnnounce | None = None
         """The announce that the present ring was made for."""
         self._producer: Producer | None = None
         self._ring: _native.RingWriter | None = None
         self._stream_id = route.dest_stream_id
-        self._retry_at = 0.0
+        self._numbers = OutrunNumbers(_OUTRUN_S)
+        self._retry_at = self._look_at = 0.0
         self._error: str | None = None
-        receiver.add_stream(
-            route.wire_stream_id,
-            frames=section.max_inflight_frames,
-            total_bytes=section.max_inflight_bytes,
-            timeout_ns=section.assembly_timeout_ns,
-            chunk_bytes=route.slices.later,
-            payload_bytes=route.max_payload_bytes,
-        )
+        self._section = section
+        self._told_epoch = 0
+        """The newest epoch that the receiver knows of."""
+        self._former: dict[str, Any] = {}
+        """What came before the receiver had to forget an epoch."""
+        self._add_stream()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(
@@ -136,14 +206,19 @@ class ReceiveLane(Closing):
         self._thread.start()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it follows its source; ends by itself only by an error."""
+        return self._thread.is_alive()
+
+    @property
     def stream_id(self) -> int | None:
         """The local stream; None before there is one."""
         return None if self._producer is None else self._producer.stream_id
 
     @property
     def epoch(self) -> int | None:
-        """The present epoch of the local stream; None while there is none."""
-        return None if self._producer is None else self._producer.epoch
+        """The present epoch of the local stream; None while frames would find no ring."""
+        return None if self._producer is None or self._ring is None else self._producer.epoch
 
     @property
     def source_epoch(self) -> int | None:
@@ -153,7 +228,9 @@ class ReceiveLane(Closing):
     @property
     def stats(self) -> ReceivedStats:
         """What came so far."""
-        found: dict[str, Any] = self._receiver.stats(self.route.wire_stream_id) or {}
+        found = self._counts()
+        malformed, other_stream = self._receiver.strangers
+        unused = found["chunks_unused"] | {"malformed": malformed, "other_stream": other_stream}
         return ReceivedStats(
             stream_id=self.stream_id,
             source_epoch=self.source_epoch,
@@ -165,21 +242,39 @@ class ReceiveLane(Closing):
             bytes_in_flight=found["bytes_in_flight"],
             assembly_ns=found["took_ns"],
             frames_lost={reason: count for reason, count in found["frames_lost"].items() if count},
-            chunks_unused={reason: count for reason, count in found["chunks_unused"].items() if count},
-            error=self._error,
+            chunks_unused={reason: count for reason, count in unused.items() if count},
+            epoch_returns=self._epochs.returns,
+            error=self._error or self._lease_trouble(),
         )
+
+    def _counts(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._receiver.stats(self.route.wire_stream_id) or {}
+        return _added(self._former, found) if self._former else found
+
+    def _lease_trouble(self) -> str | None:
+        producer = self._producer
+        if producer is None or producer.writer is not None:
+            return None
+        return f"the lease on stream {producer.stream_id} is lost, another one is asked for"
 
     def prefix(self, seq: int) -> int | None:
         """Bytes of a frame that came from its start on; None when it is not being put together."""
         return self._receiver.prefix(self.route.wire_stream_id, seq)
 
     def on_announce(self, announce: ShmPoolAnnounce) -> None:
-        """The source told of its memory: what is older than what is known changes nothing."""
+        """The source told of its memory: what is older than what is known changes nothing, for a while."""
         known = self._announced
-        if known is None or announce.epoch >= known.epoch:
+        if self._epochs.follows(announce.epoch, now_s=time.monotonic()):
             self._announced = announce
             if known is None or announce.epoch != known.epoch:
                 self._wake.set()
+            if known is not None and announce.epoch < known.epoch:
+                _LOG.warning(
+                    "the source of stream %s is back at epoch %d: of epoch %d nothing is announced any more",
+                    self.route,
+                    announce.epoch,
+                    known.epoch,
+                )
 
     def close(self) -> None:
         """Gives the local stream back. May be called again."""
@@ -196,6 +291,7 @@ class ReceiveLane(Closing):
             try:
                 self._follow_source()
                 self._follow_ring()
+                self._follow_numbers()
             except TensorPoolError as e:
                 self._on_error(e)
         self._let_go()
@@ -207,6 +303,11 @@ class ReceiveLane(Closing):
         if followed is not None and self._producer is not None and announce.epoch == followed.epoch:
             return
         self._let_go()  # frames of two epochs of the source never share one of ours (decision R7)
+        if announce.epoch < self._told_epoch:
+            former = self._counts()
+            self._add_stream()  # anew: it never goes back by itself
+            self._former = former
+        self._told_epoch = announce.epoch
         self._receiver.announce(
             self.route.wire_stream_id,
             announce.epoch,
@@ -214,36 +315,81 @@ class ReceiveLane(Closing):
         )
         self._producer = self._attach(announce)
         self._followed = announce
-        self._error = None
+        self._error = self._refused_s = None
+
+    def _add_stream(self) -> None:
+        section, route = self._section, self.route
+        self._receiver.add_stream(
+            route.wire_stream_id,
+            frames=section.max_inflight_frames,
+            total_bytes=section.max_inflight_bytes,
+            timeout_ns=section.assembly_timeout_ns,
+            chunk_bytes=route.slices.later,
+            payload_bytes=route.max_payload_bytes,
+        )
 
     def _attach(self, announce: ShmPoolAnnounce) -> Producer:
-        if self._geometry is None:
-            strides = sorted({pool.stride_bytes for pool in announce.payload_pools})
-            sizes: dict[str, Any] = {"pools": strides, "slots": announce.header_nslots}
-        else:
-            sizes = {"pools": self._geometry.strides, "slots": self._geometry.nslots}
+        geometry = self._geometry or self._like_source(announce)
+        sizes: dict[str, Any] = {"pools": geometry.strides, "slots": geometry.nslots}
         name = self.route.mapping.name
-        if self._stream_id == 0 and self._choose_id is None:
-            return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one
         if self._stream_id == 0:
-            self._stream_id = self._next_id()
+            return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one
         try:
             return self._pool.relay(self._stream_id, name=name, **sizes)
-        except AttachRefusedError:
-            if not self._may_move:
+        except AttachRefusedError as e:
+            if not self._may_move or not self._was_refused_long_enough():
                 raise
-            self._stream_id = self._next_id()
+            return self._move(e, sizes)
+
+    def _like_source(self, announce: ShmPoolAnnounce) -> Geometry:
+        """Anybody can announce anything: no more memory is asked for than is configured."""
+        geometry = ring_like(
+            announce.header_nslots,
+            (pool.stride_bytes for pool in announce.payload_pools),
+            max_bytes=self._max_ring_bytes,
+        )
+        if geometry.nslots != announce.header_nslots:
             _LOG.warning(
-                "stream %d is taken; what stream %d sends goes to %d",
-                self.route.dest_stream_id,
-                self.route.source_stream_id,
-                self._stream_id,
+                "the ring of stream %s gets %d slots, not %d as its source has: bridge.max_ring_bytes is %d",
+                self.route,
+                geometry.nslots,
+                announce.header_nslots,
+                self._max_ring_bytes,
             )
-            return self._pool.relay(self._stream_id, **sizes)  # the name is that of the stream that is taken
+        return geometry
+
+    def _was_refused_long_enough(self) -> bool:
+        """The holder may be a bridge that was killed, most likely the former one of this mapping."""
+        now_s = time.monotonic()
+        if self._refused_s is None:
+            self._refused_s = now_s
+        return now_s - self._refused_s >= self._stays_s
+
+    def _move(self, refusal: AttachRefusedError, sizes: dict[str, Any]) -> Producer:
+        stream_id = self._next_id()
+        try:
+            producer = self._pool.relay(stream_id, **sizes)  # the name is that of the stream that is taken
+        except AttachRefusedError:
+            raise refusal from None  # not for its id
+        _LOG.warning("stream %s goes to %d: %s", self.route, stream_id, refusal.message)
+        self._stream_id = stream_id
+        return producer
 
     def _next_id(self) -> int:
         assert self._choose_id is not None, "the configuration has a range"
         return self._choose_id()
+
+    def _follow_numbers(self) -> None:
+        """Begins another epoch where the ring is ahead of its source."""
+        now_s = time.monotonic()
+        if self._producer is None or now_s < self._look_at:
+            return
+        self._look_at = now_s + _OUTRUN_LOOK_S
+        stats = self.stats
+        begun = stats.frames + stats.in_flight + sum(stats.frames_lost.values())
+        if self._numbers.are_outrun(begun=begun, late=stats.chunks_unused.get("late", 0), now_s=now_s):
+            _LOG.warning("frames of stream %s are numbered below those before: begins anew", self.route)
+            self._let_go()
 
     def _follow_ring(self) -> None:
         """A lease that was lost and regained has another ring."""
@@ -264,4 +410,15 @@ class ReceiveLane(Closing):
         if self._error != error.message:
             _LOG.error("the bridge can't produce what stream %s becomes: %s", self.route, error)
         self._error = error.message
-        self._retry_at = time.monotonic() + _RETRY_S
+        now_s = time.monotonic()
+        self._retry_at = now_s + _RETRY_S
+        if self._refused_s is not None and self._refused_s + self._stays_s > now_s:
+            self._retry_at = min(self._retry_at, self._refused_s + self._stays_s)
+
+
+def _added(former: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Counts of a stream, with those from before it was added anew."""
+    total = {**found, **{name: former[name] + found[name] for name in ("frames", "chunks", "bytes")}}
+    for name in ("frames_lost", "chunks_unused"):
+        total[name] = {reason: former[name][reason] + count for reason, count in found[name].items()}
+    return total

@@ -14,6 +14,7 @@ import msgspec
 from tensor_pool import _native
 from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, TensorPoolError
+from tensor_pool.pool.pacing import RateGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ class SentStats(msgspec.Struct, frozen=True, kw_only=True):
     nbytes: int
     dropped: dict[str, int]
     """Frames that were not sent as a whole, by reason."""
+    thinned: int = 0
+    """Frames left out to keep to the mapping's `max_rate_hz`: no losses. Known when the next one comes."""
     error: str | None
 
 
@@ -98,7 +101,15 @@ class SendLane(Closing):
         self._patience_s = section.assembly_timeout_ms / 1000
         """A receiver gives a frame up that takes longer."""
         self._budget = ByteBudget(route.mapping.max_bytes_per_s)
+        self._gate = RateGate(route.mapping.max_rate_hz)
+        """A consumer's own rate is a whole number, above this one."""
+        self._passed_over, self._last = 0, (-1, -1)
+        """Numbers that never came, and the epoch and number of the last frame that did."""
         self._dropped: Counter[str] = Counter()
+        self._is_overtaken = False
+        """Whether the last frame was overwritten while it was sent."""
+        self._skipped = 0
+        """Frames that were left out to be in time for newer ones."""
         self._before = (0, 0, 0)
         """What former senders have sent."""
         self.error: str | None = None
@@ -106,6 +117,7 @@ class SendLane(Closing):
         """Since when nothing could be sent."""
         self._open_publication = open_publication
         self._publication, self._sender = self._open_sender()
+        self._was_connected = False
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
@@ -118,11 +130,26 @@ class SendLane(Closing):
         self._thread.start()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it sends; ends by itself only by an error."""
+        return self._thread.is_alive()
+
+    @property
     def stats(self) -> SentStats:
         """What was sent so far."""
         frames, chunks, nbytes = map(sum, zip(self._before, self._sender.counts, strict=True))
+        dropped, reader = dict(self._dropped), self._consumer.stats
+        if overtaken := reader.drops - reader.overwritten + self._skipped:  # the overwritten are torn ones
+            dropped["overtaken"] = overtaken  # the producer went round the ring before they were looked at
+        # A producer tells who asks for a rate of no other frames: only their numbers are missing.
+        thinned = self._gate.refused + max(0, self._passed_over - overtaken)
         return SentStats(
-            frames=frames, chunks=chunks, nbytes=nbytes, dropped=dict(self._dropped), error=self.error
+            frames=frames,
+            chunks=chunks,
+            nbytes=nbytes,
+            dropped=dropped,
+            thinned=thinned if self.route.mapping.max_rate_hz else 0,
+            error=self.error,
         )
 
     def close(self) -> None:
@@ -147,19 +174,41 @@ class SendLane(Closing):
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                frame = self._consumer.poll(timeout=_LOOK_S)
+                frame = self._newest() if self._is_overtaken else self._consumer.poll(timeout=_LOOK_S)
                 if frame is not None:
                     self._send(frame)
+                self._look_who_is_there()
         except ClosedError:
             pass
         except TensorPoolError as e:
             self.error = e.message
             _LOG.error("the bridge sends no more of stream %d: %s", self.route.source_stream_id, e)
 
+    def _newest(self) -> Frame | None:
+        """Who was overtaken once is overtaken by the next frames too: the newest has the best chance."""
+        drops, (epoch, seq) = self._consumer.stats.drops, self._last
+        frame = self._consumer.latest()
+        if frame is None:
+            return self._consumer.poll(timeout=_LOOK_S)
+        if frame.epoch == epoch:
+            counted = self._consumer.stats.drops - drops
+            self._skipped += max(0, frame.seq - seq - 1 - counted)
+        return frame
+
+    def _note_number(self, frame: Frame) -> None:
+        epoch, seq = self._last
+        if frame.epoch == epoch:
+            self._passed_over += frame.seq - seq - 1
+        self._last = frame.epoch, frame.seq
+
     def _send(self, frame: Frame) -> None:
         now_s = time.monotonic()
+        self._note_number(frame)
+        self._is_overtaken = False
         if frame.nbytes > self.route.max_payload_bytes:
             self._dropped["too_large"] += 1
+            return
+        if not self._gate.accept(frame.timestamp_ns, now_ns=time.monotonic_ns()):
             return
         if not self._budget.take(frame.nbytes, now_s=now_s):
             self._dropped["over_bandwidth"] += 1
@@ -168,6 +217,7 @@ class SendLane(Closing):
         reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
         if reason is not None:
             self._dropped[reason] += 1
+        self._is_overtaken = reason == "torn"
         if reason != "back_pressured":
             self._held_back_s = None
         elif self._held_back_s is None:
@@ -175,10 +225,17 @@ class SendLane(Closing):
         elif now_s - self._held_back_s > _GONE_S:
             self._begin_anew()
 
+    def _look_who_is_there(self) -> None:
+        """A log has room for seconds of small frames, so that back-pressure comes late or never."""
+        if self._publication.connected:
+            self._was_connected = True
+        elif self._was_connected:
+            self._begin_anew()
+
     def _begin_anew(self) -> None:
         """Forgets what the receiver did not take: it would come seconds late when the network heals."""
         self._before = (self.stats.frames, self.stats.chunks, self.stats.nbytes)
-        former = self._publication
+        # Closed only, it would be sent for as long as there seem to be receivers; and the next one may fail.
+        self._publication.revoke()
         self._publication, self._sender = self._open_sender()
-        former.close()
-        self._held_back_s = None
+        self._held_back_s, self._was_connected = None, False

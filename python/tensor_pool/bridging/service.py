@@ -44,6 +44,8 @@ class MappingStats(msgspec.Struct, frozen=True, kw_only=True):
     dest_stream_id: int
     sent: SentStats | None = None
     received: ReceivedStats | None = None
+    error: str | None = None
+    """Why it carries nothing at the moment."""
 
 
 class Bridge(Closing):
@@ -55,6 +57,7 @@ class Bridge(Closing):
         streams: Where the host's messages are.
         section: The mappings, and how they are carried.
         profiles: What the rings of destinations may be like, by name.
+        lease_s: How long the host's driver keeps a stream for a producer that is gone.
 
     Raises:
         ConfigError: Something does not fit together.
@@ -69,12 +72,18 @@ class Bridge(Closing):
         streams: StreamsSection,
         section: BridgeSection,
         profiles: Mapping[str, StreamProfile],
+        *,
+        lease_s: float,
     ) -> None:
         self._own = contextlib.ExitStack()
         self._section = section
         self._profiles = profiles
+        self._lease_s = lease_s
+        self.trouble: str | None = None
+        """What keeps all mappings from working, as whoever watches the bridge has noticed."""
         ids = section.dest_ids
-        self._free_ids = iter(() if ids is None else range(ids.first, ids.last + 1))
+        self._ids = () if ids is None else range(ids.first, ids.last + 1)
+        self._next_ids = itertools.cycle(self._ids)
         self._senders: list[SendLane] = []
         self._receivers: list[ReceiveLane] = []
         self._polls: list[ChunkPoll] = []
@@ -112,6 +121,10 @@ class Bridge(Closing):
         self, pool: Pool, ports: Ports, routes: Sequence[ResolvedMapping], opening: contextlib.ExitStack
     ) -> None:
         choose_id = None if self._section.dest_ids is None else self._choose_id
+        if choose_id is not None:  # in their order: each has the same id after a restart
+            routes = [
+                route if route.dest_stream_id else route.with_destination(choose_id()) for route in routes
+            ]
         by_payload = sorted(routes, key=lambda route: route.payload)
         for payload, group in itertools.groupby(by_payload, key=lambda route: route.payload):
             poll = ChunkPoll(ports.chunk_subscription(*payload))
@@ -125,22 +138,26 @@ class Bridge(Closing):
                     self._section,
                     geometry=None if profile is None else profile.geometry,
                     choose_id=choose_id,
+                    lease_s=self._lease_s,
                 )
                 self._receivers.append(opening.enter_context(lane))
 
     def _choose_id(self) -> int:
-        try:
-            return next(self._free_ids)
-        except StopIteration:
-            raise ConfigError(
-                "no stream id is left for another destination", hint="a longer bridge.dest_stream_id_range"
-            ) from None
+        """Ids that nobody got hold of come round again."""
+        held = {lane.stream_id or lane.route.dest_stream_id for lane in self._receivers}
+        for stream_id in itertools.islice(self._next_ids, len(self._ids)):
+            if stream_id not in held:
+                return stream_id
+        raise ConfigError(
+            "no stream id is left for another destination", hint="a longer bridge.dest_stream_id_range"
+        )
 
     @property
     def works(self) -> bool:
         """Whether all of it still runs."""
-        errors = [sender.error for sender in self._senders] + [poll.error for poll in self._polls]
-        return self._runner.is_running and not any(errors)
+        parts = [self._runner.is_running, *(sender.is_running for sender in self._senders)]
+        parts += (poll.is_running for poll in self._polls)
+        return all(parts) and all(receiver.is_running for receiver in self._receivers)
 
     @property
     def stats(self) -> list[MappingStats]:
@@ -149,7 +166,8 @@ class Bridge(Closing):
             MappingStats(
                 source_stream_id=lane.route.source_stream_id,
                 dest_stream_id=lane.route.dest_stream_id,
-                sent=lane.stats,
+                sent=(stats := lane.stats),
+                error=stats.error or self.trouble,
             )
             for lane in self._senders
         ]
@@ -157,7 +175,8 @@ class Bridge(Closing):
             MappingStats(
                 source_stream_id=lane.route.source_stream_id,
                 dest_stream_id=lane.stream_id or lane.route.dest_stream_id,
-                received=lane.stats,
+                received=(got := lane.stats),
+                error=got.error or self.trouble,
             )
             for lane in self._receivers
         ]

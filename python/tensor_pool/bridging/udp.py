@@ -10,8 +10,12 @@ from tensor_pool.channels import Channel
 __all__ = ["for_chunks_in", "for_chunks_out", "for_messages_in"]
 
 _MOST_BUFFER: Final = 4 << 20
-_WINDOWS_A_BUFFER: Final = 4
+_WINDOWS_A_BUFFER: Final = 2
 """The kernel counts more than the bytes of a datagram: a window as long as the buffer overflows it."""
+_TERM_LENGTH: Final = "8m"
+"""A sender may be half a term ahead: with less than two windows it waits for the media driver's naps."""
+_LINGER: Final = "200ms"
+"""How long a publication that is closed, or given up, is still sent; old frames must not come after that."""
 _SETTINGS: Final = Path("/proc/sys/net/core")
 _UNTETHERED: Final = {
     "tether": "false",
@@ -41,7 +45,7 @@ def for_chunks_in(channel: str, *, most: int | None = None) -> str:
 
     Example:
         >>> for_chunks_in("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("so-rcvbuf=")[2]
-        '1048576|rcv-wnd=262144'
+        '1048576|rcv-wnd=524288'
     """
     buffer = min(_MOST_BUFFER, _limit("rmem_max") if most is None else most)
     room = {"so-rcvbuf": str(buffer), "rcv-wnd": str(buffer // _WINDOWS_A_BUFFER)}
@@ -53,10 +57,11 @@ def for_chunks_out(channel: str, *, most: int | None = None) -> str:
 
     Example:
         >>> for_chunks_out("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("|")[2]
-        'so-sndbuf=1048576|linger=1s'
+        'so-sndbuf=1048576|linger=200ms|term-length=8m'
     """
     buffer = min(_MOST_BUFFER, _limit("wmem_max") if most is None else most)
-    return str(Channel.parse(channel).with_defaults({"so-sndbuf": str(buffer), "linger": "1s"}))
+    room = {"so-sndbuf": str(buffer), "linger": _LINGER, "term-length": _TERM_LENGTH}
+    return str(Channel.parse(channel).with_defaults(room))
 
 
 def _limit(name: str) -> int:

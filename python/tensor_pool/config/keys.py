@@ -22,7 +22,7 @@ from tensor_pool.errors import TensorPoolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ENVIRONMENT_PREFIX", "Key", "all_keys", "find_key", "nearest_key", "section_keys"]
+__all__ = ["ENVIRONMENT_PREFIX", "Key", "all_keys", "find_key", "nearest_key", "section_keys", "struct_keys"]
 
 ENVIRONMENT_PREFIX: Final = "TENSOR_POOL__"
 
@@ -155,11 +155,20 @@ def section_keys(section: str) -> dict[str, Key]:
         >>> list(section_keys("log"))
         ['level', 'format']
     """
-    struct = section_type(section)
+    return struct_keys(section_type(section), section)
+
+
+def struct_keys(struct: type[msgspec.Struct], path: str) -> dict[str, Key]:
+    """The keys of a section, or of a table in one, by name.
+
+    Args:
+        struct: What it is read into.
+        path: Where it stands, such as ``log``.
+    """
     hints = get_type_hints(struct, include_extras=True)
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    return {field.name: _key(section, field, hints[field.name]) for field in info.fields}
+    return {field.name: _key(path, field, hints[field.name]) for field in info.fields}
 
 
 def all_keys() -> Iterator[Key]:
@@ -208,7 +217,8 @@ def _key(section: str, field: inspect.Field, annotation: Any) -> Key:
     choices = _choices(annotation)
     allowed = extra.get(ALLOWED) or _describe(kind, is_size=is_size)
     if choices:
-        allowed = f"one of {', '.join(choices)}"
+        named = ", ".join(choice for choice in choices if choice)
+        allowed = f"one of {named}" if all(choices) else f"one of {named}, or empty"
     if extra.get(POWER_OF_TWO):
         allowed += ", a power of two"
     default = field.default

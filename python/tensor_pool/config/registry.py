@@ -21,6 +21,7 @@ SECTIONS: Final = {
     "client": "tensor_pool.pool.config:ClientSection",
     "driver": "tensor_pool.driver.config:DriverSection",
     "bridge": "tensor_pool.bridging.config:BridgeSection",
+    "discovery": "tensor_pool.discovery.config:DiscoverySection",
     "agents": "tensor_pool.config.sections:AgentsSection",
     "log": "tensor_pool.config.sections:LogSection",
 }

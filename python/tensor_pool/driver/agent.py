@@ -134,6 +134,11 @@ class DriverAgent:
         """Where the driver's streams lie."""
         return str(self._files.directory)
 
+    @property
+    def announce_session_id(self) -> int:
+        """What tells its announces from those of other drivers on the same stream."""
+        return self._announces.publication.session_id
+
     # --- the life of the agent ---
 
     def on_start(self) -> None:

@@ -10,26 +10,42 @@ import tensor_pool
 from tensor_pool.closing import Closing
 from tensor_pool.driver.agent import DriverAgent
 from tensor_pool.driver.config import DriverSection
-from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
+from tensor_pool.runtime import AgentRunner, CompositeAgent, ErrorPolicy, make_idle
 from tensor_pool.transport import AeronClient, AeronCounters
 from tensor_pool.transport.drain import Drain
-from tensor_pool.wire.messages import QosProducer, ShmLeaseKeepalive
+from tensor_pool.wire.messages import (
+    DataSourceAnnounce,
+    DataSourceMeta,
+    QosProducer,
+    ShmLeaseKeepalive,
+    ShmPoolAnnounce,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tensor_pool.config import Config
-    from tensor_pool.runtime import Bell, ErrorLog
+    from tensor_pool.runtime import Agent, Bell, CounterFactory, ErrorLog
     from tensor_pool.transport import Client, Subscribe
     from tensor_pool.wire.messages import DriverStatus
 
-__all__ = ["Driver"]
+    Companion = Callable[[DriverAgent, Client, Subscribe | None, CounterFactory], Agent]
+
+__all__ = ["Companion", "Driver"]
 
 _REPLAY_WINDOW_NS: Final = 200_000_000
 _CLIENT_SLEEP_MS: Final = 50
 """How late the driver may learn of a new client's publication; its messages wait meanwhile."""
 
+_SIGNS_OF_LIFE: Final = (
+    ShmLeaseKeepalive,
+    QosProducer,
+    ShmPoolAnnounce,
+    DataSourceAnnounce,
+    DataSourceMeta,
+)
+"""What comes all the time and can wait until somebody asks for something."""
 _LOOKS_A_KEEPALIVE: Final = 4
 _MORE_REQUESTS_MS: Final = 50
 """After a request the driver looks for the next without growing pauses for so long."""
@@ -44,6 +60,7 @@ class Driver(Closing):
         client: A client of that media driver to use instead of one of its own; stays open.
         bell: What the idle strategy `doorbell` waits for.
         error_log: Where errors are noted; one of its own when left out.
+        companions: Make agents that share the driver's thread and its connection.
 
     Raises:
         NoMediaDriverError: Nobody runs a media driver there.
@@ -69,6 +86,7 @@ class Driver(Closing):
         client: Client | None = None,
         bell: Bell | None = None,
         error_log: ErrorLog | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
         self._own = contextlib.ExitStack()
         subscribe: Subscribe | None = None
@@ -90,7 +108,7 @@ class Driver(Closing):
             )
             client = drain.client
             # Hundreds of streams are alive without waking the driver for each of them.
-            subscribe = partial(drain.subscribe, quiet=(ShmLeaseKeepalive, QosProducer))
+            subscribe = partial(drain.subscribe, quiet=_SIGNS_OF_LIFE)
             on_request = partial(drain.hurry, _MORE_REQUESTS_MS)
         self._client = client
         try:
@@ -110,8 +128,9 @@ class Driver(Closing):
             # Keepalives wake nobody: the driver looks for them several times before the next are due, and
             # never takes its own pause for a stall.
             pause_ms = min(agents.idle_max_pause_ms, section.keepalive_interval_ms / _LOOKS_A_KEEPALIVE)
+            beside = [make(self._agent, client, subscribe, counters) for make in companions]
             self._runner = AgentRunner(
-                self._agent,
+                CompositeAgent([self._agent, *beside], name=self._agent.name) if beside else self._agent,
                 idle=make_idle(agents.idle, bell=bell, max_pause_s=pause_ms / 1_000),
                 error_log=error_log,
                 policy=ErrorPolicy(limit=agents.error_limit),

@@ -9,12 +9,15 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.bridging.config import BridgeSection, check_bridge
+from tensor_pool.bridging.counting import StandstillCounters
 from tensor_pool.bridging.service import Bridge
 from tensor_pool.closing import Closing
 from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ChannelError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured, connect
+from tensor_pool.pool.config import ClientSection
+from tensor_pool.transport import AeronCounters
 
 if TYPE_CHECKING:
     import os
@@ -89,6 +92,9 @@ class BridgeService(Closing):
         self._pool: Pool | None = None
         self._client: AeronClient | None = None
         self._bridge: Bridge | None = None
+        self._notice_client: AeronClient | None = None
+        self._notice: StandstillCounters | None = None
+        self._silence_s = config[ClientSection].announce_freshness_ms / 1000
         self.restarts = 0
         """How often it was built anew."""
         self.error: BaseException | None = None
@@ -127,7 +133,7 @@ class BridgeService(Closing):
                 time.sleep(_LOOK_S)
 
     def _open(self) -> None:
-        section = self._section
+        section, driver = self._section, self._config[DriverSection]
         with contextlib.ExitStack() as opening:
             self._pool = opening.enter_context(
                 connect(config=self._config, name=f"bridge {section.instance_id}")
@@ -139,36 +145,78 @@ class BridgeService(Closing):
                     self._client,
                     self._config.streams,
                     section,
-                    self._config[DriverSection].profiles,
+                    driver.profiles,
+                    lease_s=driver.lease_ns / 1e9,
                 )
             )
             self._own = opening.pop_all()
 
     def _watch(self) -> None:
         pause_s = _LOOK_S
-        while not self._stop.wait(pause_s):
-            if self._works():
-                continue
-            pause_s = _RETRY_S
-            try:
-                self._own.close()
-                self._open()
-            except TensorPoolError as e:
-                if self.error is None:
-                    _LOG.error("the bridge stands still: %s", e)
-                self.error = e
-                continue
-            self.restarts += 1
-            self.error = None
-            pause_s = _LOOK_S
-            _LOG.warning("the bridge was built anew")
+        with contextlib.ExitStack() as notice:
+            while not self._stop.wait(pause_s):
+                trouble = self._trouble()
+                if trouble is None:
+                    self._look_for_driver()
+                    continue
+                pause_s = _RETRY_S
+                try:
+                    self._own.close()
+                    self._tell(trouble if self.error is None else _words(self.error), notice)
+                    self._open()
+                except (TensorPoolError, OSError) as e:
+                    if self.error is None:
+                        _LOG.error("the bridge stands still: %s", e)
+                    self.error = e
+                    self._tell(_words(e), notice)
+                    continue
+                self.restarts += 1
+                self.error = None
+                pause_s = _LOOK_S
+                notice.close()
+                self._notice = None
+                _LOG.warning("the bridge was built anew")
 
-    def _works(self) -> bool:
-        return (
-            self._bridge is not None
-            and self._bridge.works
-            and self._client is not None
-            and not self._client.closed
-            and self._pool is not None
-            and self._pool.is_connected
-        )
+    def _trouble(self) -> str | None:
+        """Why the bridge has to be built anew, if so."""
+        if self._client is None or self._client.closed or self._pool is None or not self._pool.is_connected:
+            return "the connection to the media driver is lost"
+        if self._bridge is None or not self._bridge.works:
+            return "a part of the bridge has ended"
+        return None
+
+    def _look_for_driver(self) -> None:
+        """A driver that dies leaves the bridge without streams; it goes on when there is one again."""
+        assert self._pool is not None
+        assert self._bridge is not None
+        if self._pool.driver_silence_s > self._silence_s:
+            try:  # one that serves nobody says nothing by itself
+                self._pool.driver_status(timeout_s=_LOOK_S)
+            except TensorPoolError as e:
+                self._bridge.trouble = e.message
+                return
+        self._bridge.trouble = None
+
+    def _tell(self, text: str, notice: contextlib.ExitStack) -> None:
+        """Says to others why there is no bridge, as far as there is a media driver to say it through."""
+        try:
+            if self._notice is None or self._notice_client is None or self._notice_client.closed:
+                notice.close()
+                self._notice = None
+                self._notice_client = notice.enter_context(
+                    host_aeron.connect(self._config.aeron, name="bridge that stands still")
+                )
+                self._notice = notice.enter_context(
+                    StandstillCounters(
+                        self._section.instance_id,
+                        AeronCounters(self._notice_client),
+                        self._section.resolved_mappings,
+                    )
+                )
+            self._notice.tell(text)
+        except (TensorPoolError, OSError) as e:
+            _LOG.debug("nobody can be told that the bridge stands still: %s", e)
+
+
+def _words(error: BaseException) -> str:
+    return error.message if isinstance(error, TensorPoolError) else str(error)

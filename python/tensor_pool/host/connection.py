@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tensor_pool.bridging.config import BridgeSection
 from tensor_pool.config import Config, load_config
 from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
+from tensor_pool.host.neighbours import Neighbours
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool, no_driver_error
 from tensor_pool.pool.sessions.agent import ClientAgent
@@ -28,9 +30,12 @@ from tensor_pool.transport.drain import Drain
 from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, QosConsumer, QosProducer
 
 if TYPE_CHECKING:
+    from tensor_pool.pool.fallback_uri import ChunkPlace
     from tensor_pool.pool.sessions.attachment import Attachment
+    from tensor_pool.pool.sessions.fallback import ChunkFeed
     from tensor_pool.pool.sessions.lease import StreamWish
     from tensor_pool.pool.sessions.session import Keepalive
+    from tensor_pool.transport import AeronClient
 
 __all__ = ["configured", "connect"]
 
@@ -167,6 +172,9 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         control_stream_ids=_ids(config, "control_stream_id_range"),
         answers_hellos=config[DriverSection].hello_authority == "producer",
         own_stream=lambda wish: _own_stream(wish, agent, config),
+        surroundings=resources.enter_context(Neighbours(client, config, lambda other: connect(config=other))),
+        open_chunks=lambda place, stream_id: _open_chunks(place, stream_id, client, config),
+        chunk_stream_id=config[BridgeSection].payload_stream_id,
         wake=lambda: _wake(drain),
         is_running=lambda: runner.is_running,
     )
@@ -202,6 +210,12 @@ def _own_stream(wish: StreamWish, agent: ClientAgent, config: Config) -> Attachm
     from tensor_pool.host.driverless import OwnedStream  # noqa: PLC0415 - a client carries no server
 
     return OwnedStream(wish, ids=agent, shm=config.shm, announce=agent.send_announce, clock=agent.clock)
+
+
+def _open_chunks(place: ChunkPlace, stream_id: int, client: AeronClient, config: Config) -> ChunkFeed:
+    from tensor_pool.bridging.feeding import ConsumerChunks  # noqa: PLC0415 - few need it
+
+    return ConsumerChunks(client, place, stream_id, config[BridgeSection])
 
 
 def _ids(config: Config, key: str) -> range:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor_pool.driver import Driver, DriverSection
+from tensor_pool.driver import DriverSection
 from tensor_pool.driver.files import namespace_directory
 from tensor_pool.host.aeron import open_media_driver
+from tensor_pool.host.discovery import open_driver
 from tensor_pool.host.instances import (
     new_instance_id,
     remove_dead_instances,
@@ -44,5 +45,5 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     if "driver.instance_id" in private:
         instance_id = config[DriverSection].instance_id
         resources.callback(remove_instance, namespace_directory(config.shm, instance_id))
-    resources.enter_context(Driver(config))
+    resources.enter_context(open_driver(config))
     return config

@@ -13,9 +13,11 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.errors import MalformedMessageError
+from tensor_pool.ops.chunk_tap import ChunkReader
 from tensor_pool.runtime import SystemClock
-from tensor_pool.wire.framing import find_template, peek
+from tensor_pool.wire.framing import decode, find_template, peek
 from tensor_pool.wire.json_form import to_json_form
+from tensor_pool.wire.messages import BridgeFrameChunk, NewerBridgeFrameChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +40,7 @@ SOURCES: Final = (
 """What can be listened to; each is a pair of keys of the section `streams`."""
 
 _FRAGMENTS: Final = 100
+_CHUNK_SCHEMA: Final = 902
 
 
 class Tapped(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class Tapped(msgspec.Struct, frozen=True, kw_only=True):
     header: dict[str, int] | None
     fields: dict[str, Any] | None
     error: str | None
-    """Why it could not be decoded."""
+    """Why it could not be decoded, or what is wrong with it."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -152,6 +155,7 @@ class Tap(Closing):
         self.counts = TapCounts()
         self._only = only if only is not None else Filter()
         self._clock = clock if clock is not None else SystemClock()
+        self._chunks = ChunkReader()
         self._wanted: list[Tapped] = []
         self._subscriptions: list[tuple[Subscription, str]] = [
             (client.add_subscription(channel, stream_id), source)
@@ -174,7 +178,7 @@ class Tap(Closing):
 
     def _take(self, source: str, data: bytes, header: Header) -> None:
         self.counts.messages += 1
-        form, error = self._decode(data)
+        form, error = self._decode(data, header.session_id)
         tapped = Tapped(
             realtime_ns=self._clock.realtime_ns(),
             source=source,
@@ -190,8 +194,10 @@ class Tap(Closing):
             self.counts.shown += 1
             self._wanted.append(tapped)
 
-    def _decode(self, data: bytes) -> tuple[dict[str, Any], str | None]:
+    def _decode(self, data: bytes, session_id: int) -> tuple[dict[str, Any], str | None]:
         try:
+            if peek(data).schema_id == _CHUNK_SCHEMA:
+                return self._decode_chunk(data, session_id)
             form = to_json_form(data, "message")
         except MalformedMessageError as e:
             header = _header(data)
@@ -201,6 +207,15 @@ class Tap(Closing):
                 self.counts.unknown += 1
             return {"header": None if header is None else msgspec.structs.asdict(header)}, e.message
         return form, None
+
+    def _decode_chunk(self, data: bytes, session_id: int) -> tuple[dict[str, Any], str | None]:
+        """Without their bytes, which are many; a receiver looks at more than the layout, and so does this."""
+        chunk = decode(data)
+        assert isinstance(chunk, BridgeFrameChunk | NewerBridgeFrameChunk), "the schema has no other message"
+        fields, wrong = self._chunks.read(chunk, session_id=session_id)
+        self.counts.malformed += wrong is not None
+        header = msgspec.structs.asdict(peek(data))
+        return {"message": "BridgeFrameChunk", "header": header, "fields": fields}, wrong
 
 
 def _header(data: bytes) -> Any:

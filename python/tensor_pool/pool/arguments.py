@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard, TypeVar
 
-from tensor_pool.errors import ConfigError
+from tensor_pool.errors import ChannelError, ConfigError
+from tensor_pool.pool.fallback_uri import check_fallback_uri
 
 if TYPE_CHECKING:
     from tensor_pool.pool.consumer import Consumer
@@ -14,6 +15,7 @@ __all__ = [
     "check_choice",
     "check_consumers",
     "check_count",
+    "check_fallback",
     "check_flag",
     "check_metadata",
     "check_name",
@@ -88,6 +90,22 @@ def check_metadata(metadata: object) -> dict[str, Any]:
     raise ConfigError(
         f"metadata={metadata!r:.80}", hint="a dict of keys with their values, such as {'exposure_ms': 12.5}"
     )
+
+
+def check_fallback(uri: object) -> str:
+    """Where bridge chunks are; empty for nowhere.
+
+    Example:
+        >>> check_fallback("aeron:udp?endpoint=127.0.0.1:20121")
+        'aeron:udp?endpoint=127.0.0.1:20121'
+    """
+    if not isinstance(uri, str):
+        raise ConfigError(f"fallback_uri={uri!r:.80}", hint="a text such as 'aeron:udp?endpoint=HOST:PORT'")
+    try:
+        check_fallback_uri(uri)
+    except ChannelError as e:
+        raise ConfigError(f"fallback_uri: {e.message}", hint=e.hint) from None
+    return uri
 
 
 def check_consumers(consumers: object) -> list[Consumer]:

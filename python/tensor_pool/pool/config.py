@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from tensor_pool.config.kinds import Milliseconds, doc
+from tensor_pool.config.kinds import IS_SIZE, Milliseconds, doc
 from tensor_pool.config.sections import Section
+from tensor_pool.pool.fallback_uri import FallbackUri  # noqa: TC001 - msgspec reads annotations at run time
 
 __all__ = ["AttachDialect", "ClientSection", "OnLeaseLoss", "WakeProfile"]
 
@@ -71,6 +72,27 @@ class ClientSection(Section, frozen=True):
             "looks at messages less often."
         ),
     ] = "balanced"
+    fallback_uri: Annotated[
+        FallbackUri,
+        doc(
+            "Where bridge chunks are sent: told to consumers without shared memory by producers that name no "
+            "other, and where such a consumer reads when nobody tells it; empty for nowhere."
+        ),
+    ] = ""
+    allow_fallback: Annotated[
+        bool,
+        doc(
+            "Whether a consumer reads from where the stream's authority sends it, which opens a UDP socket; "
+            "otherwise only from a `fallback_uri` of its own."
+        ),
+    ] = True
+    fallback_max_bytes: Annotated[
+        int,
+        Meta(ge=64 << 10, le=1 << 40, extra={IS_SIZE: True}),
+        doc(
+            "Memory for the frames of a consumer that reads bridge chunks; it takes less where less will do."
+        ),
+    ] = 256 << 20
 
     @property
     def keepalive_interval_ns(self) -> int:

@@ -79,8 +79,10 @@ class Consumer(_native.FrameReceiver, Closing):
         if reader is not None:
             try:
                 newest = reader.newest()
-                if newest is not None and newest > reader.next_seq:
-                    reader.seek(newest)
+                if newest is not None:
+                    self._session.joined(reader)
+                    if newest > reader.next_seq:
+                        reader.seek(newest)
             except ClosedError:
                 pass
         return self.poll()
@@ -213,7 +215,7 @@ class Consumer(_native.FrameReceiver, Closing):
                 self._check_open()
                 frame = None
             elif private is None:
-                frame = reader.poll()
+                frame = reader.poll() if self._has_joined(reader) else None
                 if session.gate is not None:
                     frame = _thin_out(reader, session.gate, frame)
             else:
@@ -223,6 +225,20 @@ class Consumer(_native.FrameReceiver, Closing):
         except ClosedError:
             self._check_open()
         return None if self._wake_up is None else self._take_after_clearing(self._wake_up)
+
+    def _has_joined(self, reader: _native.RingReader) -> bool:
+        """Goes to the first frame that came, or to the one that was asked for, where it may be any.
+
+        False as long as none has come: it would be the wrong place to look for the next one.
+        """
+        if self._session.midway is not reader:
+            return True
+        if not reader.has_next():
+            return False  # and the next one ends a wait
+        oldest, start = reader.oldest() or 0, self._session.options.start
+        reader.seek(max(oldest, start) if isinstance(start, int) else oldest)
+        self._session.joined(reader)
+        return True
 
     def _take_after_clearing(self, wake_up: WakeUp) -> Frame | None:
         """Looks once more after the descriptor was cleared: what comes from now on makes it readable."""
@@ -314,7 +330,7 @@ class Consumer(_native.FrameReceiver, Closing):
 
     @property
     def mapped(self) -> bool:
-        """Whether the stream's memory is mapped now."""
+        """Whether there is memory to read frames from now: the stream's, or that of a fallback."""
         return self._session.reader is not None
 
     @property
@@ -375,6 +391,7 @@ class Consumer(_native.FrameReceiver, Closing):
             if self._wake_up is not None:
                 self._wake_up.ring()
             self._session.context.run(self._session.close)
+            self._session.await_feeds()
             if self._wake_up is not None:
                 self._wake_up.close()
             self._on_close(self)
@@ -388,7 +405,8 @@ class Consumer(_native.FrameReceiver, Closing):
             raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "mapped" if self.mapped else "waiting"
+        read_from = "mapped" if self._session.fallback is None else "fallback"
+        state = "closed" if self._closed else read_from if self.mapped else "waiting"
         return f"<Consumer of stream {self._session.wish.label}, {state}>"
 
 

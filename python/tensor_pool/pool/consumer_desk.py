@@ -14,7 +14,7 @@ from tensor_pool.wire.shm import LAYOUT_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tensor_pool.wire.messages import Mode, QosConsumer
+    from tensor_pool.wire.messages import QosConsumer
 
 __all__ = ["Assignment", "ConsumerDesk", "Decline"]
 
@@ -103,7 +103,7 @@ class ConsumerDesk:
         self._hellos: dict[int, ConsumerHello] = {}
         self._assignments: dict[int, Assignment] = {}
         self._deadlines: TimerQueue[int] = TimerQueue()
-        self._gone: OrderedDict[int, Mode] = OrderedDict()
+        self._gone: OrderedDict[int, ConsumerHello] = OrderedDict()
 
     @property
     def assignments(self) -> Mapping[int, Assignment]:
@@ -143,10 +143,10 @@ class ConsumerDesk:
         if qos.consumer_id in self._assignments:
             self._deadlines.set(qos.consumer_id, now_ns + self._silence_ns)
             return None
-        mode = self._gone.pop(qos.consumer_id, None)
-        if mode is None:
+        hello = self._gone.pop(qos.consumer_id, None)
+        if hello is None:
             return None
-        return ConsumerConfig(self.stream_id, qos.consumer_id, use_shm=True, mode=mode)
+        return self._config(hello, Assignment(qos.consumer_id, None, None, 0))
 
     def on_disconnect(self, consumer_id: int) -> Assignment | None:
         """A consumer said goodbye: what it had, to be closed [WIRE-5-9]."""
@@ -157,12 +157,12 @@ class ConsumerDesk:
         """The consumers that were silent for too long, with what they had, to be closed [WIRE-5-10]."""
         gone = []
         for consumer_id in self._deadlines.expire(now_ns):
-            mode = self._hellos[consumer_id].mode
+            hello = self._hellos[consumer_id]
             assignment = self._remove(consumer_id)
             assert assignment is not None, "deadlines are only kept for consumers with an assignment"
             gone.append(assignment)
             if assignment.descriptor is not None or assignment.control is not None:
-                self._gone[consumer_id] = mode
+                self._gone[consumer_id] = hello
                 if len(self._gone) > _MAX_GONE:
                     self._gone.popitem(last=False)
         return gone

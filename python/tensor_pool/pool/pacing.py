@@ -32,19 +32,19 @@ class RateGate:
 
     __slots__ = ("_due_ns", "_last_now_ns", "_last_ns", "_period_ns", "passed", "refused")
 
-    def __init__(self, max_rate_hz: int) -> None:
+    def __init__(self, max_rate_hz: float) -> None:
         self.passed = 0
         self.refused = 0
         self.set_rate(max_rate_hz)
         self.restart()
 
-    def set_rate(self, max_rate_hz: int) -> None:
+    def set_rate(self, max_rate_hz: float) -> None:
         """Another rate from the next frame on."""
         if not 0 <= max_rate_hz <= _MAX_RATE_HZ:
             raise ConfigError(
                 f"{max_rate_hz} Hz is no rate", hint="0 lets all frames pass, 10 ten of them a second"
             )
-        self._period_ns = _NS_PER_S // max_rate_hz if max_rate_hz else 0
+        self._period_ns = int(_NS_PER_S // max_rate_hz) if max_rate_hz else 0
 
     def restart(self) -> None:
         """The next frame passes, whatever came before: at the start and after a remap."""

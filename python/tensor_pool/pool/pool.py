@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -10,10 +11,11 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, wire_dtype
-from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError
+from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError, NoStreamError
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
+    check_fallback,
     check_flag,
     check_metadata,
     check_name,
@@ -24,8 +26,10 @@ from tensor_pool.pool.arguments import (
     check_stream,
 )
 from tensor_pool.pool.consumer import Consumer
+from tensor_pool.pool.discovering import FoundStream
 from tensor_pool.pool.producer import Producer
-from tensor_pool.pool.sessions.consumer import ConsumerOptions, ConsumerSession
+from tensor_pool.pool.sessions.consumer import ConsumerSession
+from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
 from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
@@ -42,7 +46,7 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -104,6 +108,13 @@ class Pool(Closing):
         """Whether a driver has answered or announced anything since the connection was made."""
         return self._context.agent.heard_driver_ns is not None
 
+    @property
+    def driver_silence_s(self) -> float:
+        """Seconds since a driver has answered or announced anything; for ever where none ever did."""
+        agent = self._context.agent
+        heard_ns = agent.heard_driver_ns
+        return math.inf if heard_ns is None else (agent.clock.monotonic_ns() - heard_ns) / 1e9
+
     # --- streams ------------------------------------------------------------------------------------
 
     def producer(
@@ -125,6 +136,7 @@ class Pool(Closing):
         hugepages: bool | None = None,
         lock_memory: bool = False,
         stamp_descriptors: bool = False,
+        fallback_uri: str | None = None,
         flush: Callable[[NDArray[Any]], object] | None = None,
     ) -> Producer:
         """The right to publish a stream, exclusively, with memory that fits its frames.
@@ -146,6 +158,8 @@ class Pool(Closing):
             hugepages: Insist on huge pages.
             lock_memory: Keep the memory from being swapped out.
             stamp_descriptors: Say in each descriptor when it was sent.
+            fallback_uri: Where consumers without shared memory read it: the payload channel of the bridge
+                that sends it; `client.fallback_uri` when left out.
             flush: Called with a claimed slot's array before it is committed, for devices whose writes the CPU
                 does not see by itself.
 
@@ -177,6 +191,7 @@ class Pool(Closing):
             realtime=check_choice("clock", clock, ["monotonic", "realtime"]) == "realtime",
             lock_memory=check_flag("lock_memory", lock_memory),
             stamp_descriptors=check_flag("stamp_descriptors", stamp_descriptors),
+            fallback_uri=self._fallback_uri(fallback_uri),
         )
         if flush is not None and not callable(flush):
             raise ConfigError(f"flush={flush!r:.80}", hint="a function that takes the array of a slot")
@@ -225,7 +240,7 @@ class Pool(Closing):
 
     def consumer(
         self,
-        stream: str | int,
+        stream: str | int | FoundStream,
         *,
         start: Literal["latest", "oldest"] | int = "latest",
         mode: Literal["stream", "rate_limited"] = "stream",
@@ -233,6 +248,8 @@ class Pool(Closing):
         progress: bool = False,
         own_stream: bool = False,
         attach: bool = True,
+        shm: bool = True,
+        fallback_uri: str | None = None,
         copy_mode: bool = False,
         relaxed_stride: bool = False,
         max_outstanding_seq_gap: int | None = None,
@@ -240,14 +257,20 @@ class Pool(Closing):
     ) -> Consumer:
         """A reader of a stream. The stream may appear later; it is followed as soon as it does.
 
+        A name that another driver of this host has is looked for there, where ``[[discovery.providers]]`` are
+        configured that know of it; in any case that driver decides.
+
         Args:
-            stream: Its name, or its id.
+            stream: Its name, or its id, or what `tensor_pool.discover` has found.
             start: The newest frame that is there, the oldest, or a sequence number.
             mode: ``"rate_limited"`` for at most `max_rate_hz` frames a second.
             max_rate_hz: See `mode`.
             progress: Follow frames while they are written.
             own_stream: Ask the producer for a descriptor stream of one's own.
             attach: False follows announces without a lease: for deployments without a driver.
+            shm: False to read without the stream's shared memory, from a bridge's chunks.
+            fallback_uri: Where those are when nobody tells, and when the memory can't be used: the payload
+                channel of the bridge that sends the stream; `client.fallback_uri` when left out.
             copy_mode: Read with system calls, as private copies: survives files that shrink.
             relaxed_stride: Accept pool strides that are any multiple of 64.
             max_outstanding_seq_gap: Skip to the newest frame when this many behind; 0 never.
@@ -270,31 +293,63 @@ class Pool(Closing):
             progress=check_flag("progress", progress),
             own_stream=check_flag("own_stream", own_stream),
             attach=check_flag("attach", attach),
+            shm=check_flag("shm", shm),
+            fallback_uri=self._fallback_uri(fallback_uri),
             copy_mode=check_flag("copy_mode", copy_mode),
             relaxed_stride=check_flag("relaxed_stride", relaxed_stride),
             max_outstanding_seq_gap=section.max_outstanding_seq_gap if wished_gap is None else wished_gap,
         )
-        session = ConsumerSession(
-            self._context, StreamWish(role=Role.CONSUMER, **check_stream(stream)), options
-        )
+        home, known_as = self._home_of(stream)
+        wish = StreamWish(role=Role.CONSUMER, **check_stream(known_as))
+        return home.open_consumer(wish, options, patience_s)
+
+    def _home_of(self, stream: str | int | FoundStream) -> tuple[Pool, str | int]:
+        """The pool of the driver that has a stream: mostly this one, which also waits for what nobody has."""
+        around = self._context.surroundings
+        if isinstance(stream, FoundStream):
+            return around.pool_of(stream) or self, stream.stream_id
+        found = around.find(stream) if isinstance(stream, str) else None
+        return (self if found is None else around.pool_of(found) or self), stream
+
+    def open_consumer(
+        self, wish: StreamWish, options: ConsumerOptions, patience_s: float | None = None
+    ) -> Consumer:
+        """What `consumer` does once it is known which driver has the stream."""
+        session = ConsumerSession(self._context, wish, options)
         self._start(session)
-        if not attach and session.wish.name:
+        if not options.attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
-        spin_s = SPIN_S[section.wake_profile]
+        spin_s = SPIN_S[self._context.section.wake_profile]
         consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
         self._streams[consumer] = None
         if patience_s is not None:
             try:
                 consumer.wait_for_stream(patience_s)
+            except NoStreamError as e:
+                consumer.close()
+                raise self._context.surroundings.explain(wish.name, e) from None
             except BaseException:
                 consumer.close()
                 raise
         return consumer
 
-    def streams(self, *, ended: bool = False) -> list[StreamInfo]:
-        """What is there: id, name, dtype, shape, rate, epoch, clients.
+    def _fallback_uri(self, given: str | None) -> str:
+        return self._context.section.fallback_uri if given is None else check_fallback(given)
+
+    def streams(
+        self,
+        *,
+        name: str | None = None,
+        tag: str | Iterable[str] = (),
+        data_source_id: int | None = None,
+        ended: bool = False,
+    ) -> list[StreamInfo]:
+        """What this host has: id, name, dtype, shape, rate, epoch, clients. `tensor_pool.discover` sees more.
 
         Args:
+            name: Only the stream of this name.
+            tag: Only streams with this tag, or with all of several.
+            data_source_id: Only streams of this data source.
             ended: Also those of which the driver only knows the name, because they ended or because somebody
                 waits for them; `StreamInfo.state` tells.
 
@@ -307,7 +362,11 @@ class Pool(Closing):
             ...     [(stream.name, stream.shape, stream.dtype) for stream in pool.streams()]
             [('a', (4,), 'uint8')]
         """
-        found = self._all_streams()
+        found = [stream for stream in self._all_streams() if name in {None, stream.name}]
+        tags = [tag] if isinstance(tag, str) else list(tag)
+        if tags or data_source_id is not None:
+            matching = self._context.surroundings.own_streams(tags, data_source_id)
+            found = [stream for stream in found if (stream.stream_id, stream.epoch) in matching]
         return found if ended else [stream for stream in found if stream.state in PRESENT]
 
     def _all_streams(self) -> list[StreamInfo]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["ConsumerStats", "ProducerStats"]
+__all__ = ["ConsumerStats", "FallbackStats", "ProducerStats"]
 
 
 class _Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,7 +12,41 @@ class _Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, object]:
         """All numbers by name, as ``--format json`` shows them."""
-        return msgspec.structs.asdict(self)
+        found: dict[str, object] = msgspec.to_builtins(self)
+        return found
+
+
+class FallbackStats(_Stats, frozen=True, kw_only=True):
+    """What became of the chunks that a consumer without shared memory reads its frames from.
+
+    Example:
+        >>> print(FallbackStats(uri="aeron:udp?endpoint=...", frames=12, frames_lost={"timed_out": 1}))
+        12 frames put together, 1 timed out
+    """
+
+    uri: str
+    """Where they come from."""
+    frames: int = 0
+    """Frames that were put together."""
+    bytes: int = 0
+    """Bytes of their payloads."""
+    chunks: int = 0
+    """Chunks, used or not."""
+    frames_lost: dict[str, int] = msgspec.field(default_factory=dict)
+    """Frames that were given up, by reason: why `ConsumerStats.drops_gap` grew."""
+    chunks_unused: dict[str, int] = msgspec.field(default_factory=dict)
+    """Chunks that belonged to no frame, by reason."""
+    error: str = ""
+    """Why none can come at the moment; empty when they can."""
+
+    def __str__(self) -> str:
+        chunks = sum(self.chunks_unused.values())
+        return _joined(
+            f"{_frames(self.frames)} put together",
+            _counted(self.frames_lost),
+            _several(chunks, "unused chunk"),
+            self.error,
+        )
 
 
 class ConsumerStats(_Stats, frozen=True, kw_only=True):
@@ -60,6 +94,8 @@ class ConsumerStats(_Stats, frozen=True, kw_only=True):
     """Leases obtained after the first one."""
     state: str = "mapped"
     """Where data comes from: unmapped, mapped or fallback."""
+    fallback: FallbackStats | None = None
+    """What it reads from instead of shared memory, if so."""
     epoch: int | None = None
     """The mapped epoch."""
     last_seq: int | None = None
@@ -85,6 +121,7 @@ class ConsumerStats(_Stats, frozen=True, kw_only=True):
             ),
             ("ignored", _counted(self.announces_ignored)),
             ("stream", _joined(self.state, _place(self.epoch, self.last_seq))),
+            ("fallback", "" if self.fallback is None else str(self.fallback)),
             ("returned", _joined(_several(self.remaps, "remap"), _several(self.reconnects, "reconnect"))),
         )
 

@@ -86,6 +86,14 @@ class CounterType(enum.Enum):
         "assembly ns",
         "How long the last frame took, from its first chunk to its last.",
     )
+    BRIDGE_FRAMES_THINNED = 4512, "frames thinned", "Frames left out to keep to the rate of a mapping."
+    BRIDGE_ERROR = 4513, "error", "Exists while a mapping carries nothing; its label says why."
+
+    DISCOVERY_QUERIES = 4600, "queries", "Queries that were answered."
+    DISCOVERY_DROPPED = 4601, "queries dropped", "Queries that could not be answered, for one reason."
+    DISCOVERY_UNSENT = 4602, "answers unsent", "Answers that nobody took in time."
+    DISCOVERY_STREAMS = 4603, "streams known", "Streams that the provider knows now."
+    DISCOVERY_REFUSED = 4604, "announces refused", "Announces that were not taken, for one reason."
 
     def __init__(self, type_id: int, label: str, doc: str) -> None:
         self.type_id = type_id

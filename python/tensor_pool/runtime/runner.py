@@ -266,11 +266,10 @@ class AgentRunner(Closing):
             except Exception as e:  # the policy decides
                 self._note(e)
                 errors_in_row += 1
-                # A media driver that died, or gave this client up, does not come back for it.
-                is_final = isinstance(e, NoMediaDriverError | AeronClientLostError)
-                if is_final or self._policy.gives_up(errors_in_row):
+                final = _final_error(e)
+                if final is not None or self._policy.gives_up(errors_in_row):
                     _LOG.error("%s stops after %d errors in a row", self.agent.name, errors_in_row)
-                    self._error = e
+                    self._error = final or e
                     return
                 self._stop.wait(self._policy.pause_s(errors_in_row))
             except BaseException as e:  # sys.exit() in an agent ends the agent
@@ -322,3 +321,15 @@ def _close_all() -> None:
     for runner in runners:
         left_s = runner.close_timeout_s - (time.monotonic() - started_s)
         runner.close(timeout_s=max(left_s, 0.0))
+
+
+def _final_error(error: Exception) -> Exception | None:
+    """What makes it useless to go on: a media driver that died, or gave this client up, is not coming back.
+
+    Agents that share a thread share their media driver, and all of them notice.
+    """
+    if isinstance(error, NoMediaDriverError | AeronClientLostError):
+        return error
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_final_error, error.exceptions)), None)
+    return None

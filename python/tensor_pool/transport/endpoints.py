@@ -127,6 +127,10 @@ class AeronPublication(Closing):
         """Closes it; may be called again."""
         self._native.close()
 
+    def revoke(self) -> None:
+        """Closes it, and has the media driver forget what nobody has received yet; may be called again."""
+        self._native.revoke()
+
     def __str__(self) -> str:
         return f"stream {self.stream_id} of {self.channel}"
 

@@ -110,6 +110,8 @@ class MediaDriverOptions:
         idle_max_sleep_ms: The longest sleep of ``backoff``.
         timer_interval_ms: How often time-outs are looked at. Must be shorter than every other time here.
         client_liveness_ms: A client that shows no life for this long is dropped.
+        publication_connection_ms: A receiver on another host that says nothing for this long is not there;
+            they say something five times a second.
         untethered_window_limit_ms: How long a subscriber may hold back a publication that says nothing
             itself.
         untethered_linger_ms: How long it then stays where it is.
@@ -134,6 +136,7 @@ class MediaDriverOptions:
     idle_max_sleep_ms: float = 4
     timer_interval_ms: float = DEFAULT_TIMER_INTERVAL_MS
     client_liveness_ms: float = 10_000
+    publication_connection_ms: float = 1_000
     untethered_window_limit_ms: float = STANDARD.window_limit_ms
     untethered_linger_ms: float = STANDARD.linger_ms
     untethered_resting_ms: float = STANDARD.resting_ms
@@ -186,6 +189,10 @@ class MediaDriverOptions:
             idle_arguments=self._idle_arguments(),
             timer_interval_ns=round(self.timer_interval_ms * _NS_PER_MS),
             client_liveness_ns=round(self.client_liveness_ms * _NS_PER_MS),
+            # Who looks seldom can't notice sooner.
+            publication_connection_ns=round(
+                max(self.publication_connection_ms, 2 * self.timer_interval_ms) * _NS_PER_MS
+            ),
             untethered_window_limit_ns=round(self.untethered_window_limit_ms * _NS_PER_MS),
             untethered_linger_ns=round(self.untethered_linger_ms * _NS_PER_MS),
             untethered_resting_ns=round(self.untethered_resting_ms * _NS_PER_MS),

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
-from bridges import DEST, SOURCE
+from bridges import DEST, SOURCE, follows
 from pool_hosts import Ear
 from tensor_pool import wire
-from tensor_pool.host.bridge import BridgeService
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.transport import AeronClient, AeronPublication
 from tensor_pool.wire.messages import FrameProgress, FrameProgressState, QosProducer, ShmPoolAnnounce
@@ -46,25 +45,24 @@ def heard(pool: tp.Pool) -> Iterator[Callable[[], list[wire.Message]]]:
         yield take
 
 
-def ready(bridge: BridgeService) -> bool:
-    return bridge.stats[-1].received.epoch is not None
-
-
+@pytest.mark.req("BRG-9-1", "BRG-9-2")
 def test_reports_are_told_under_the_local_stream_and_epoch(pool, bridge, control, heard) -> None:
     with pool.producer(SOURCE, dtype="uint8", shape=(4,), slots=16) as out:
         running = bridge(forward_qos=True)
-        wait_until(lambda: ready(running))
+        wait_until(lambda: follows(running, out))
         report = QosProducer(stream_id=SOURCE, producer_id=7, epoch=out.epoch, current_seq=41, watermark=None)
-        wait_until(lambda: control.offer(wire.encode(report)) and heard())
-        assert heard()[0] == msgspec.structs.replace(
-            report, stream_id=DEST, epoch=running.stats[-1].received.epoch
-        )
+        local = msgspec.structs.replace(report, stream_id=DEST, epoch=running.stats[-1].received.epoch)
+        wait_until(lambda: control.offer(wire.encode(report)) and local in heard())
+        # The producer's own is told elsewhere, at streams.qos_stream_id.
+        wait_until(lambda: any(isinstance(each, QosProducer) and each.producer_id != 7 for each in heard()))
+        told = [each for each in heard() if isinstance(each, QosProducer)]
+        assert {(each.stream_id, each.epoch) for each in told} == {(DEST, local.epoch)}
 
 
 def test_reports_stay_at_home_without_being_asked_for(pool, bridge, control, heard) -> None:
     with pool.producer(SOURCE, dtype="uint8", shape=(4,), slots=16) as out:
         running = bridge(forward_progress=True)
-        wait_until(lambda: ready(running))
+        wait_until(lambda: follows(running, out))
         report = QosProducer(stream_id=SOURCE, producer_id=7, epoch=out.epoch, current_seq=41, watermark=None)
         for _ in range(20):
             control.offer(wire.encode(report))
@@ -74,10 +72,11 @@ def test_reports_stay_at_home_without_being_asked_for(pool, bridge, control, hea
         assert heard() == []
 
 
+@pytest.mark.req("BRG-9-11")
 def test_progress_of_a_frame_that_is_not_being_put_together_is_dropped(pool, bridge, control, heard) -> None:
     with pool.producer(SOURCE, dtype="uint8", shape=(4,), slots=16) as out:
         running = bridge(forward_progress=True)
-        wait_until(lambda: ready(running))
+        wait_until(lambda: follows(running, out))
         progress = FrameProgress(
             stream_id=SOURCE,
             epoch=out.epoch,
@@ -93,10 +92,11 @@ def test_progress_of_a_frame_that_is_not_being_put_together_is_dropped(pool, bri
         assert heard() == []
 
 
+@pytest.mark.req("BRG-7.2-3")
 def test_announces_of_the_source_are_not_told_again(pool, host: Cluster, bridge) -> None:
     with pool.producer(SOURCE, dtype="uint8", shape=(4,), slots=16) as out, Ear(host) as ear:
         running = bridge()
-        wait_until(lambda: ready(running))
+        wait_until(lambda: follows(running, out))
         ear.await_one(ShmPoolAnnounce, stream_id=DEST, epoch=running.stats[-1].received.epoch)
         of_source = ear.await_one(ShmPoolAnnounce, stream_id=SOURCE, epoch=out.epoch)
         told_here = ear.all_of(ShmPoolAnnounce, stream_id=DEST)
@@ -107,7 +107,7 @@ def test_announces_of_the_source_are_not_told_again(pool, host: Cluster, bridge)
 def test_garbage_on_the_control_channel_is_passed_over(pool, bridge, settings) -> None:
     with pool.producer(SOURCE, dtype="uint8", shape=(4,), slots=16) as out:
         running = bridge()
-        wait_until(lambda: ready(running))
+        wait_until(lambda: follows(running, out))
         with AeronClient.connect(pool.aeron_dir) as client:
             publication = client.add_publication(settings["bridge.control_channel"], 3001)
             assert publication.wait_connected(5_000)

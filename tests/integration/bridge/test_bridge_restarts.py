@@ -74,11 +74,11 @@ class Hosts:
         host.start_driver()
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     settings = {"aeron__driver_timeout_ms": 2_000}
     with quick_host(**settings) as a, quick_host(**settings) as b:
-        yield Hosts(a, b, tmp_path)
+        yield Hosts(a, b, tmp_path_factory.mktemp("bridges"))
 
 
 def fresh_frames(host: Cluster, since_ns: int, count: int) -> list[int]:

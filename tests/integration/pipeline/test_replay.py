@@ -80,6 +80,7 @@ def test_a_replay_that_is_recorded_is_the_recording(pool, tmp_path):
     assert verify(tmp_path / "again").flaws == []
 
 
+@pytest.mark.quiet
 def test_frames_come_with_the_spacing_of_the_recording(pool, tmp_path):
     numbered(tmp_path / "recording", count=50)
     began = time.monotonic()

@@ -61,7 +61,7 @@ def test_where_the_superblock_has_its_fields(driver: ForeignDriver) -> None:
     assert found == {"magic": 0x544F504C53484D31, "layout_version": 1, "epoch": 1, "stream_id": 10_000}
 
 
-@pytest.mark.req("WIRE-15.1-8", "WIRE-15.1-9", "WIRE-15.18-5")
+@pytest.mark.req("WIRE-15.1-8", "WIRE-15.1-9", "WIRE-15.18-5", "DSC-7-5")
 @pytest.mark.parametrize("field", list(FIELDS))
 @pytest.mark.parametrize("region", ["header", "pool"])
 def test_a_superblock_that_changes_ends_the_mapping(

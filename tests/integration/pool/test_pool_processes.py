@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pool_hosts import quick_host
 from tensor_pool.testing import Cluster, wait_until
 
 
 @pytest.fixture
 def cluster():
-    with Cluster() as cluster:
+    with quick_host() as cluster:
         yield cluster
 
 

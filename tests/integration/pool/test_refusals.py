@@ -35,7 +35,7 @@ def frame(value: int) -> np.ndarray:
     ("uri", "said"),
     [
         ("", "no other way is offered"),
-        ("aeron:udp?endpoint=127.0.0.1:4000", "only from aeron:udp"),
+        ("aeron:udp?endpoint=nowhere", "is not an address"),
         ("carrier-pigeon://7", "is not known here"),
     ],
 )

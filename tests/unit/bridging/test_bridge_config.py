@@ -100,6 +100,7 @@ class TestRequiredKeys:
             with pytest.raises(ConfigError, match=f"bridge.{name} can't be 0"):
                 config_of(**{name: 0})
 
+    @pytest.mark.req("BRG-10-1")
     def test_nothing_of_the_driver_is_needed(self) -> None:
         config = config_of(forward_metadata=False)
         assert not any(

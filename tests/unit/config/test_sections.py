@@ -32,15 +32,19 @@ class TestContainment:
 
     # How a key that switches something says what it allows.
     SWITCHES: ClassVar = {"true or false", "true, false or auto"}
-    # What the driver removes, and what the bridge sends along; whoever maps a region looks at where it lies
-    # all the same.
+    # Whether a socket may be opened instead, what the driver removes, what the bridge sends along, who is
+    # told of streams; whoever maps a region looks at where it lies all the same.
     HARMLESS: ClassVar = [
+        "client.allow_fallback",
         "driver.recreate_on_start",
         "driver.cleanup_on_exit",
         "bridge.checksums",
         "bridge.forward_metadata",
         "bridge.forward_qos",
         "bridge.forward_progress",
+        "discovery.embedded",
+        "discovery.denies",
+        "discovery.resolves_names",
     ]
     # Sums of payload bytes that travel in chunks: nothing about files.
     ONLY_SOUNDS_SO: ClassVar = ["bridge.checksums"]

@@ -11,7 +11,7 @@ import pytest
 
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan, PeerReport, measure_memcpy
-from tensor_pool.ops.bench.run import Peer, result
+from tensor_pool.ops.bench.run import pool_peer, result
 from tensor_pool.ops.cli.stream import snap
 from tensor_pool.ops.cli.stream.drops import drop_rows
 from tensor_pool.ops.cli.stream.info import _shown
@@ -170,7 +170,7 @@ class TestBench:
     def test_a_process_that_can_not_start_says_why(self) -> None:
         plan = BenchPlan(mode=BenchMode.LATENCY, config_file="/no/such/file.toml")
         with (
-            Peer("producer", plan) as peer,
+            pool_peer("producer", plan) as peer,
             pytest.raises(TensorPoolError, match="the producer failed: ") as told,
         ):
             peer.read()

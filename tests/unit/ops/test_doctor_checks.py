@@ -7,6 +7,7 @@ from tensor_pool.ops.doctor import CHECKS, examine
 from tensor_pool.ops.doctor.finding import human_bytes
 from tensor_pool.ops.doctor.machine import (
     Aeron,
+    Bridge,
     Clocks,
     Cpus,
     Driver,
@@ -22,7 +23,8 @@ from tensor_pool.ops.doctor.machine import (
 MIB = 1 << 20
 ALIVE = Aeron(found=True, alive=True, pid=7, process_exists=True, version="1.54.0", timer_interval_ms=21)
 SERVED = Driver(asked=True, answer_ms=3.0, pid=8, state="RUNNING", version="0.1.0", streams=2)
-HEALTHY = Machine(aeron=ALIVE, driver=SERVED)
+BRIDGED = Bridge(mappings=("10000->50000",))
+HEALTHY = Machine(aeron=ALIVE, driver=SERVED, bridge=BRIDGED)
 
 SICK = [
     # facts, the check that notices, how bad it is, a word of what to do
@@ -108,6 +110,30 @@ SICK = [
     ({"driver": msgspec.structs.replace(SERVED, state="DRAINING")}, "SHM driver", "warning", "wait"),
     ({"driver": msgspec.structs.replace(SERVED, free_bytes=MIB)}, "SHM driver", "problem", "shm gc"),
     ({"driver": msgspec.structs.replace(SERVED, answer_ms=900.0)}, "SHM driver", "warning", "overloaded"),
+    (
+        {"limits": Limits(receive_buffer_bytes=212_992)},
+        "socket buffers",
+        "warning",
+        "sysctl -w net.core.rmem_max=4194304",
+    ),
+    (
+        {"limits": Limits(receive_buffer_bytes=212_992, send_buffer_bytes=212_992)},
+        "socket buffers",
+        "warning",
+        "sysctl -w net.core.rmem_max=4194304 net.core.wmem_max=4194304",
+    ),
+    (
+        {"bridge": msgspec.structs.replace(BRIDGED, refusal="ids collide", hint="take others")},
+        "bridge",
+        "problem",
+        "take others",
+    ),
+    (
+        {"bridge": msgspec.structs.replace(BRIDGED, missing=("interface=10.0.0.0/24",))},
+        "bridge addresses",
+        "problem",
+        "ip -brief address",
+    ),
 ]
 
 
@@ -143,6 +169,13 @@ def test_without_a_media_driver_what_it_would_tell_is_left_out() -> None:
     assert not checks & {"media driver version", "media driver timer", "flow control", "SHM driver"}
 
 
+def test_without_mappings_nothing_is_said_of_a_bridge() -> None:
+    checks = {finding.check for finding in examine(Machine())}
+
+    assert not checks & {"bridge", "bridge addresses"}
+    assert "socket buffers" in checks
+
+
 def test_a_missing_directory_is_said_once() -> None:
     missing = Machine(shared_memory=SharedMemory(exists=False, total_bytes=0, free_bytes=0))
 
@@ -159,7 +192,13 @@ def test_a_clean_end_whose_pid_is_used_again_is_no_problem(driver: Aeron) -> Non
 def test_unknown_facts_are_no_problem() -> None:
     vague = msgspec.structs.replace(
         HEALTHY,
-        limits=Limits(open_files=None, locked_bytes=None, max_map_count=None),
+        limits=Limits(
+            open_files=None,
+            locked_bytes=None,
+            max_map_count=None,
+            receive_buffer_bytes=None,
+            send_buffer_bytes=None,
+        ),
         clocks=Clocks(source=None, synchronised=None, max_error_ms=None),
         kernel=Kernel(openat2=None, futex_waitv=None),
         hugepages=Hugepages(transparent_shmem=None),

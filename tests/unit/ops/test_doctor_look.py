@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from bridge_configs import CONTROL, GROUP, bridge, config_of
+from tensor_pool.bridging.config import BridgeMapping
+from tensor_pool.config import load_config
 from tensor_pool.ops.doctor import look
+from tensor_pool.ops.doctor.look_bridge import local_networks, missing_places, read_bridge
 from tensor_pool.ops.doctor.look_services import find_leftovers, find_tethered
 from tensor_pool.transport import CounterReading
 
@@ -128,3 +132,82 @@ def test_leftovers_are_looked_for_without_following_links(tmp_path: Path) -> Non
 
     assert find_leftovers(tmp_path, besides="") == [], "a file that is no media driver's is not judged"
     assert find_leftovers(tmp_path / "missing", besides="") == []
+
+
+FIB_TRIE = """Main:
+     +-- 127.0.0.0/8 2 0 2
+           |-- 127.0.0.0
+              /8 host LOCAL
+           |-- 127.0.0.1
+              /32 host LOCAL
+        |-- 127.255.255.255
+           /32 link BROADCAST
+           |-- 10.0.0.0
+              /24 link UNICAST
+           |-- 10.0.0.2
+              /32 host LOCAL
+Local:
+           |-- 10.0.0.2
+              /32 host LOCAL
+"""
+IF_INET6 = "fd000000000000000000000000000002 04 40 00 82     eth0\n"
+
+
+class TestBridge:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        write(tmp_path, "proc/net/fib_trie", FIB_TRIE)
+        write(tmp_path, "proc/net/if_inet6", IF_INET6)
+        write(tmp_path, "sys/class/net/eth0/mtu", "1500")
+        return tmp_path
+
+    def test_addresses(self, root: Path) -> None:
+        assert list(map(str, local_networks(root))) == [
+            "127.0.0.0/8", "127.0.0.1/32", "10.0.0.2/32", "fd00::2/128",
+        ]  # fmt: skip
+        assert local_networks(root / "none") == []
+
+    @pytest.mark.parametrize(
+        ("role", "channel", "missing"),
+        [
+            ("receiver", "endpoint=10.0.0.2:4000", []),
+            ("receiver", "endpoint=10.0.0.3:4000", ["endpoint=10.0.0.3:4000"]),
+            ("sender", "endpoint=10.0.0.3:4000", []),
+            ("receiver", "endpoint=localhost:4000", []),
+            ("receiver", "endpoint=127.0.5.1:4000", []),
+            ("receiver", "endpoint=0.0.0.0:4000", []),
+            ("receiver", "endpoint=[fd00::2]:4000", []),
+            ("receiver", "endpoint=[fd00::3]:4000", ["endpoint=[fd00::3]:4000"]),
+            ("receiver", "endpoint=camera-host:4000", []),
+            ("both", "endpoint=224.0.1.1:4000|interface=10.0.0.0/24", []),
+            ("both", "endpoint=224.0.1.1:4000|interface=10.0.0.2", []),
+            ("both", "endpoint=224.0.1.1:4000|interface=10.0.1.0/24", ["interface=10.0.1.0/24"]),
+            ("sender", "endpoint=10.0.0.3:4000|interface=10.0.1.7", ["interface=10.0.1.7"]),
+        ],
+    )
+    def test_what_channels_name(self, root: Path, role: str, channel: str, missing: list[str]) -> None:
+        config = config_of(role=role, payload_channel=f"aeron:udp?{channel}", control_channel=CONTROL)
+        found = read_bridge(config, root)
+
+        assert found.mappings == ("10000->50000",)
+        assert list(found.missing) == missing
+
+    def test_devices_by_name(self, root: Path) -> None:
+        routes = bridge(payload_channel=f"{GROUP.partition('|')[0]}|interface={{eth0}}").resolved_mappings
+        networks = local_networks(root)
+
+        assert missing_places(routes, networks, {"eth0", "lo"}) == []
+        assert missing_places(routes, networks, {"lo"}) == ["interface={eth0}"]
+        assert missing_places(routes, [], set()) == [], "nothing is known"
+
+    def test_what_contradicts_itself_is_told_with_its_hint(self, root: Path) -> None:
+        found = read_bridge(
+            config_of(BridgeMapping(10_000, 1001), driver__stream_id_range="20000-20010"), root
+        )
+
+        assert found.refusal is not None
+        assert found.hint
+        assert found.missing == ()
+
+    def test_without_mappings_there_is_nothing_to_see(self, root: Path) -> None:
+        assert read_bridge(load_config(environ={}, search=False), root).mappings == ()

@@ -2,15 +2,27 @@
 
 import struct
 
+import msgspec
 import pytest
 
+from bridge_configs import GROUP, bridge
 from tensor_pool import wire
+from tensor_pool._native import crc32c
+from tensor_pool.bridging.udp import for_chunks_in
 from tensor_pool.config import StreamsSection
+from tensor_pool.ops.chunk_tap import ChunkReader, chunk_places
 from tensor_pool.ops.cli.tap import _line, _short
 from tensor_pool.ops.tap import SOURCES, Filter, Tap, Tapped, endpoints, known_types
 from tensor_pool.runtime import FakeClock
 from tensor_pool.transport.memory import MemoryBus
-from tensor_pool.wire.messages import FrameDescriptor, ListStreams, QosProducer, StreamsListed
+from tensor_pool.wire.messages import (
+    BridgeFrameChunk,
+    FrameDescriptor,
+    ListStreams,
+    NewerBridgeFrameChunk,
+    QosProducer,
+    StreamsListed,
+)
 
 QOS = QosProducer(stream_id=10000, producer_id=2, epoch=3, current_seq=4)
 DESCRIPTOR = FrameDescriptor(stream_id=20000, epoch=1, seq=9)
@@ -156,3 +168,107 @@ class TestLines:
         (tapped,) = Place().send(struct.pack("<HHHH", 4, 1, 777, 1) + b"abcd")
 
         assert "schema 777 template 1, 12 bytes: schema 777 has no message 1" in _line(tapped)
+
+
+SLOT = bytes(256)
+PAYLOAD = b"0123456789"
+
+
+def chunk(index: int = 0, **more: object) -> NewerBridgeFrameChunk:
+    """One of the two halves of a frame with a checksum."""
+    half = PAYLOAD[5 * index : 5 * index + 5]
+    fields = {
+        "stream_id": 10_000, "epoch": 3, "seq": 9, "trace_id": 77, "chunk_index": index, "chunk_count": 2,
+        "chunk_offset": 5 * index, "chunk_length": 5, "payload_length": 10, "header_included": index == 0,
+        "payload_crc32c": crc32c(PAYLOAD), "header_bytes": SLOT if index == 0 else b"", "payload_bytes": half,
+    }  # fmt: skip
+    return NewerBridgeFrameChunk(**{**fields, **more})
+
+
+def older(newer: NewerBridgeFrameChunk) -> BridgeFrameChunk:
+    fields = msgspec.structs.asdict(newer)
+    return BridgeFrameChunk(**{name: fields[name] for name in BridgeFrameChunk.__struct_fields__})
+
+
+class TestChunks:
+    def test_a_chunk_is_told_without_its_bytes(self) -> None:
+        (tapped,) = Place().send(older(chunk()))
+
+        assert (tapped.message, tapped.error) == ("BridgeFrameChunk", None)
+        assert tapped.fields == {
+            "stream_id": 10_000, "epoch": 3, "seq": 9, "chunk_index": 0, "chunk_count": 2, "chunk_offset": 0,
+            "chunk_length": 5, "payload_length": 10, "header_included": True, "dialect": "ours",
+            "crc_ok": None, "trace_id": None,
+        }  # fmt: skip
+        assert _line(tapped).endswith(
+            "stream 10000  epoch 3  seq 9  chunk 0/2  bytes 0+5 of 10  ours  crc -  trace -"
+        )
+
+    def test_a_checksum_is_known_at_the_last_chunk(self) -> None:
+        first, last = Place().send(chunk(0), chunk(1))
+
+        assert (first.fields["dialect"], first.fields["trace_id"]) == ("newer", 77)
+        assert [tapped.fields["crc_ok"] for tapped in (first, last)] == [None, True]
+        assert _line(last).endswith("newer  crc ok  trace 77")
+
+    def test_a_wrong_checksum_is_told(self) -> None:
+        place = Place()
+        _, last = place.send(chunk(0), chunk(1, payload_bytes=b"56 89"))
+
+        assert last.fields["crc_ok"] is False
+        assert "crc WRONG" in _line(last)
+        assert "MALFORMED: the payload does not match its checksum" in _line(last)
+        assert place.tap.counts.malformed == 1
+
+    def test_without_the_first_chunk_nothing_is_known_of_the_checksum(self) -> None:
+        place = Place()
+        assert [tapped.fields["crc_ok"] for tapped in place.send(chunk(1))] == [None]
+        assert [tapped.fields["crc_ok"] for tapped in place.send(chunk(0), chunk(0), chunk(1))] == [
+            None, None, True,
+        ]  # fmt: skip
+
+    def test_frames_that_never_end_take_no_memory(self) -> None:
+        reader = ChunkReader()
+        for seq in range(10_000):
+            reader.read(chunk(0, seq=seq), session_id=1)
+        assert len(reader._sums) <= 64
+        assert reader.read(chunk(1, seq=9_999), session_id=2)[0]["crc_ok"] is None, "of another sender"
+        assert reader.read(chunk(1, seq=9_999), session_id=1)[0]["crc_ok"] is True
+
+    @pytest.mark.parametrize(
+        ("lie", "told"),
+        [
+            (chunk(0, chunk_index=2), "chunk 2 of 2"),
+            (chunk(1, chunk_length=4), "it carries 5 bytes and says 4"),
+            (chunk(1, chunk_offset=6), "it ends at 11, behind the payload of 10 bytes"),
+            (chunk(0, header_included=False), "chunk 0 says that it has no header"),
+            (chunk(1, header_included=True), "chunk 1 says that it has a header"),
+            (chunk(0, header_bytes=b"12"), "chunk 0 has a header of 2 bytes instead of 256 bytes"),
+            (chunk(1, header_bytes=SLOT), "chunk 1 has a header of 256 bytes instead of none"),
+            (chunk(0, chunk_offset=5), "the first chunk begins at 5"),
+        ],
+    )
+    def test_chunks_that_no_receiver_would_take(self, lie: NewerBridgeFrameChunk, told: str) -> None:
+        place = Place()
+        (tapped,) = place.send(lie)
+
+        assert tapped.error == told
+        assert f"MALFORMED: {told}" in _line(tapped)
+        assert place.tap.counts.malformed == 1
+
+    def test_bytes_that_are_no_chunk_are_shown_by_their_header(self) -> None:
+        place = Place()
+        short, unknown = place.send(wire.encode(chunk(0))[:60], struct.pack("<HHHH", 4, 9, 902, 1) + b"abcd")
+
+        assert short.fields is unknown.fields is None
+        assert "schema 902 template 1" in _line(short)
+        assert (place.tap.counts.malformed, place.tap.counts.unknown) == (1, 1)
+
+    def test_a_host_that_sends_spies_and_one_that_receives_listens_as_its_bridge_does(self) -> None:
+        sender, receiver = (chunk_places(bridge(role=role)) for role in ("sender", "receiver"))
+        ((spied, spied_id),) = sender
+        ((listened, listened_id),) = receiver
+
+        assert spied_id == listened_id == 3000
+        assert spied == f"aeron-spy:{GROUP}|mtu=1408"
+        assert listened == for_chunks_in(f"{GROUP}|mtu=1408")

@@ -185,7 +185,7 @@ def test_an_answer_in_the_newer_dialect():
     assert isinstance(only(a.on_attach_response(NewerShmAttachResponse(**ours, node_id=3), 0)), Granted)
 
 
-@pytest.mark.req("DRV-4.2-17", "DRV-4.2-18", "DRV-4.2-19")
+@pytest.mark.req("DRV-4.2-17", "DRV-4.2-18", "DRV-4.2-19", "DSC-7-4")
 @pytest.mark.parametrize(
     "lacking",
     [
@@ -319,7 +319,7 @@ def test_a_shutdown_ends_the_lease_unless_it_is_an_old_one():
     assert isinstance(only(a.step(S)[0]), ResolveStream)
 
 
-@pytest.mark.req("DRV-4.12-8", "DRV-10-1", "DRV-10-3")
+@pytest.mark.req("DRV-4.12-8", "DRV-10-1", "DRV-10-3", "DSC-7-6")
 def test_a_silent_driver_is_a_dead_one():
     a = attached()
     a.on_announce(announce(), S)

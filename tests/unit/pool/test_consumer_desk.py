@@ -238,6 +238,15 @@ class TestSharedMemory:
 
         assert (config.use_shm, config.payload_fallback_uri) == (True, UDP)
 
+    def test_one_that_comes_back_still_has_none(self) -> None:
+        desk = make_desk(fallback_uri=UDP)
+        answer(desk, private(supports_shm=False))
+        assert desk.expire(10 * INTERVAL)
+
+        config = desk.on_qos(QosConsumer(STREAM, 7, 1, 0, 0, 0, Mode.STREAM), 11 * INTERVAL)
+
+        assert (config.use_shm, config.payload_fallback_uri, config.descriptor_stream_id) == (False, UDP, 0)
+
     @pytest.mark.parametrize(("version", "readable"), [(0, True), (1, True), (2, False)])
     def test_a_consumer_of_another_layout_can_not_map(
         self, desk: ConsumerDesk, version: int, readable: bool

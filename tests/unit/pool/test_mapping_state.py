@@ -7,6 +7,7 @@ import pytest
 
 from tensor_pool.errors import RegionError
 from tensor_pool.pool.mapping import (
+    Follow,
     Ignore,
     IgnoreReason,
     Map,
@@ -459,6 +460,30 @@ class TestFallback:
         assert mapping.on_config(use_shm=True, fallback_uri="") is None
         assert mapping.state is MappingPhase.UNMAPPED
         assert isinstance(hear(mapping, announce(6)), Map)
+
+    def test_announces_are_followed_elsewhere_by_the_same_rules(self, mapping: MappingState) -> None:
+        map_epoch(mapping, 5)
+        mapping.on_config(use_shm=False, fallback_uri="aeron:udp?endpoint=a:1")
+
+        assert mapping.uses_fallback
+        assert hear(mapping, announce(5)) == hear(mapping, announce(6)) == Follow()
+        assert hear(mapping, announce(4)) == Ignore(IgnoreReason.LOWER_EPOCH)
+        assert hear(mapping, announce(6, START - 4 * PERIOD)) == Ignore(IgnoreReason.STALE)
+        assert hear(mapping, announce(6, START - 4 * PERIOD), bridged=True) == Follow()
+        other_layout = msgspec.structs.replace(announce(6), layout_version=2)
+        assert hear(mapping, other_layout) == Follow(), "what can't be mapped need not be"
+        assert mapping.epoch is None
+
+    def test_a_config_that_repeats_itself_does_not_end_the_fallback(self, mapping: MappingState) -> None:
+        uri = "aeron:udp?endpoint=a:1"
+        mapping.on_config(use_shm=True, fallback_uri=uri)
+        hear(mapping, announce())
+        mapping.on_map_failed(RegionError("permission denied"))
+
+        mapping.on_config(use_shm=True, fallback_uri=uri)
+        assert mapping.uses_fallback
+        mapping.on_config(use_shm=True, fallback_uri="")
+        assert mapping.state is MappingPhase.UNMAPPED
 
     def test_a_config_that_changes_nothing_keeps_the_mapping(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensor_pool import _native
-from tensor_pool.pool.stats import ConsumerStats, ProducerStats
+from tensor_pool.pool.stats import ConsumerStats, FallbackStats, ProducerStats
 
 
 def test_a_consumer_at_its_start() -> None:
@@ -110,3 +110,21 @@ def test_every_reason_is_named(reasons: dict[str, int], gap: int, delivered: int
 
     assert all(f"{count:,} {name.replace('_', ' ')}" in text for name, count in reasons.items() if count)
     assert stats.drops == gap + sum(reasons.values())
+
+
+def test_a_consumer_without_shared_memory() -> None:
+    fallback = FallbackStats(
+        uri="aeron:udp?endpoint=a:1",
+        frames=7,
+        frames_lost={"timed_out": 1, "conflict": 2},
+        chunks_unused={"malformed": 3, "late": 1},
+        error="Aeron says no",
+    )
+    stats = ConsumerStats(state="fallback", fallback=fallback, drops_gap=3)
+
+    assert str(stats).splitlines()[-1] == (
+        "fallback   7 frames put together, 1 timed out, 2 conflict, 4 unused chunks, Aeron says no"
+    )
+    assert stats.drops == 3, "frames that were not whole are gaps"
+    assert msgspec.json.decode(msgspec.json.encode(stats.as_dict()))["fallback"]["frames"] == 7
+    assert type(stats.as_dict()["fallback"]) is dict

@@ -198,6 +198,13 @@ class TestErrors:
         assert runner.wait(WAIT_S)
         assert (agent.cycles, type(runner.error)) == (1, error)
 
+    def test_agents_that_share_a_thread_end_with_their_media_driver(self) -> None:
+        both = ExceptionGroup("members failed", [ValueError("first"), NoMediaDriverError("gone")])
+        runner = AgentRunner(ScriptedAgent([both] * 5), policy=ErrorPolicy(limit=100)).start()
+
+        assert runner.wait(WAIT_S)
+        assert isinstance(runner.error, NoMediaDriverError)
+
     def test_exit_in_an_agent_ends_the_agent_and_nothing_else(self) -> None:
         agent = ScriptedAgent([SystemExit(5), 1])
         runner = AgentRunner(agent).start()

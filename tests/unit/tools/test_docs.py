@@ -1,6 +1,7 @@
 """The documentation agrees with the repository: links, navigation, commands, targets, tables, numbers.
 
-Needs no tool of the documentation. What its pages show as code runs in `test_docs_examples`.
+Needs no tool of the documentation. What its pages show as code runs in `test_docs_examples` and
+`test_docs_tutorials`.
 """
 
 from __future__ import annotations

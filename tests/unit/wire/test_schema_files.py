@@ -118,6 +118,7 @@ TABLE = {
         "LeaseRevokeResult": (8, 24),
         "GetDriverStatus": (9, 12),
         "DriverStatus": (10, 89),
+        "DriverAnnounce": (11, 16),
     },
     "discovery": {"DiscoveryRequest": (1, 32), "DiscoveryResponse": (2, 9)},
 }
@@ -309,7 +310,7 @@ DIGESTS = {
     ("trace", 1): "1ecac8107045ff4c",
     ("service_control", 1): "5caf3e9a92a0d3f9",
     ("service_control_packed", 1): "ae21df22ab67ec33",
-    ("admin", 1): "3d5b2c11a9262454",
+    ("admin", 1): "1a13b14ccf3e65bd",
     ("discovery", 1): "beab97139f6f8386",
 }
 

@@ -32,6 +32,7 @@ pub fn options(dir: &str) -> MediaDriverOptions {
         untethered_window_limit: None,
         untethered_linger: None,
         untethered_resting: None,
+        publication_connection: None,
         term_buffer_bytes: None,
         ipc_term_buffer_bytes: None,
         sparse_terms: None,

@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use crate::chunk::Chunk;
 
+    // req: BRG-5.2-12, BRG-5.2-13, BRG-5.2-14
     #[test]
     fn every_chunk_fits_its_packet() {
         for dialect in [Dialect::Ours, Dialect::Newer] {
@@ -165,6 +166,7 @@ mod tests {
         assert_eq!(Cut::new(9000, 0, Dialect::Ours), None);
     }
 
+    // req: BRG-5.2-2, BRG-5.2-8, BRG-5.2-9
     #[test]
     fn slices_follow_each_other_and_are_all_of_the_payload() {
         for cut in [Cut { first: 10, later: 100 }, Cut { first: 100, later: 100 }, Cut { first: 1, later: 1 }]

@@ -44,9 +44,7 @@ impl Source {
         payload_length: u32,
     ) -> Result<FrameHeader, Lost> {
         let pool_id: u16 = get(slot, at::POOL_ID);
-        // The pool of an empty payload is never touched, so it need not exist.
-        let stride = self.pools.iter().find(|pool| pool.0 == pool_id).map(|pool| pool.1);
-        let fits = payload_length == 0 || stride.is_some_and(|stride| payload_length <= stride);
+        let fits = self.pools.iter().any(|(id, stride)| *id == pool_id && payload_length <= *stride);
         let is_right = Commit(get(slot, at::SEQ_COMMIT)).seq() == seq
             && get::<u32>(slot, SLOT_HEADER_BYTES_LENGTH) == HEADER_BYTES_LENGTH
             && get::<u32>(slot, at::PAYLOAD_OFFSET) == 0

@@ -1,4 +1,4 @@
-//! The assembler over memory of its own; over a ring it is tried in `tests/bridge.rs`.
+//! The assembler over memory of its own; over rings and Aeron it is tried by `tests/integration/bridge`.
 
 use super::*;
 use crate::bytes::put;
@@ -104,6 +104,7 @@ impl Sent {
     }
 }
 
+// req: BRG-5.2-20
 #[test]
 fn frames_are_whole_in_any_order_of_their_chunks() {
     let mut bench = Bench::new();
@@ -178,6 +179,7 @@ fn what_is_lost_does_not_hold_others_up() {
     assert_eq!((bench.seqs(), bench.frames(Lost::Crowded)), (vec![2, 4], 1), "the oldest went first");
 }
 
+// req: BRG-5.3a-1, BRG-5.3a-3, BRG-5.3a-4
 #[test]
 fn missing_chunks_are_waited_for_only_so_long() {
     let mut bench = Bench::new();
@@ -192,6 +194,7 @@ fn missing_chunks_are_waited_for_only_so_long() {
     assert_eq!((bench.seqs().len(), bench.chunks(Lost::Late)), (0, 2));
 }
 
+// req: BRG-5.2-23, BRG-5.2-24, BRG-5.2-25
 #[test]
 fn repeated_chunks_are_ignored_and_contradictions_drop_the_frame() {
     let mut bench = Bench::new();
@@ -220,6 +223,7 @@ fn repeated_chunks_are_ignored_and_contradictions_drop_the_frame() {
     assert_eq!(bench.assembler.in_flight(), 0);
 }
 
+// req: BRG-6-3, BRG-8-2, BRG-8-3
 #[test]
 fn nothing_is_taken_that_was_not_announced() {
     let mut bench = Bench::new();
@@ -240,6 +244,7 @@ fn nothing_is_taken_that_was_not_announced() {
     assert_eq!(deaf.losses().chunks(Lost::NotAnnounced), 1);
 }
 
+// req: BRG-5.2-11
 #[test]
 fn sizes_are_limited() {
     let mut bench = Bench::new();
@@ -261,6 +266,7 @@ fn sizes_are_limited() {
     assert_eq!(bench.seqs(), [200_000]);
 }
 
+// req: BRG-6-5, BRG-6-7, BRG-6-9, BRG-6-10, BRG-6-18
 #[test]
 fn headers_that_lie_drop_the_frame() {
     let mut bench = Bench::new();
@@ -279,6 +285,10 @@ fn headers_that_lie_drop_the_frame() {
         assert_eq!(bench.frames(Lost::Header), n as u64 + 1);
     }
     assert_eq!(bench.seqs(), [0; 0]);
+    let mut empty = Sent::new(10, 0);
+    put(&mut empty.slot, at::POOL_ID, 3u16);
+    bench.take(&empty.chunks()[0]);
+    assert_eq!(bench.frames(Lost::Header), lies.len() as u64 + 1, "an empty payload names a pool too");
 }
 
 #[test]
@@ -295,6 +305,7 @@ fn checksums_are_compared_where_they_are_told() {
     assert_eq!((bench.frames(Lost::Checksum), bench.whole[0].trace_id), (1, Some(5)));
 }
 
+// req: BRG-5.2-9, BRG-5.3-1
 #[test]
 fn lengths_that_leave_bytes_out_drop_the_frame() {
     let mut bench = Bench::new();

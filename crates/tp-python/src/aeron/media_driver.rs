@@ -20,7 +20,7 @@ pub struct AeronMediaDriver {
 impl AeronMediaDriver {
     #[new]
     #[pyo3(signature = (*, aeron_dir, dir_delete_on_start, dir_delete_on_shutdown, threading_mode, idle_strategy,
-        idle_arguments, timer_interval_ns, client_liveness_ns, untethered_window_limit_ns, untethered_linger_ns,
+        idle_arguments, timer_interval_ns, client_liveness_ns, publication_connection_ns, untethered_window_limit_ns, untethered_linger_ns,
         untethered_resting_ns, term_buffer_bytes, ipc_term_buffer_bytes, sparse_terms, counter_values_bytes))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -33,6 +33,7 @@ impl AeronMediaDriver {
         idle_arguments: Option<String>,
         timer_interval_ns: u64,
         client_liveness_ns: Option<u64>,
+        publication_connection_ns: Option<u64>,
         untethered_window_limit_ns: Option<u64>,
         untethered_linger_ns: Option<u64>,
         untethered_resting_ns: Option<u64>,
@@ -57,6 +58,7 @@ impl AeronMediaDriver {
             idle_strategy: (idle_strategy, idle_arguments),
             timer_interval: Duration::from_nanos(timer_interval_ns),
             client_liveness: client_liveness_ns.map(Duration::from_nanos),
+            publication_connection: publication_connection_ns.map(Duration::from_nanos),
             untethered_window_limit: untethered_window_limit_ns.map(Duration::from_nanos),
             untethered_linger: untethered_linger_ns.map(Duration::from_nanos),
             untethered_resting: untethered_resting_ns.map(Duration::from_nanos),

@@ -143,4 +143,8 @@ impl AeronPublication {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         released(py, || self.publication.close()).map_err(|e| raise(py, e))
     }
+
+    fn revoke(&self, py: Python<'_>) -> PyResult<()> {
+        released(py, || self.publication.revoke()).map_err(|e| raise(py, e))
+    }
 }

@@ -19,8 +19,15 @@ use crate::border::released;
 use crate::errors;
 use crate::ring::Frame;
 
-/// Between two tries while the receiver does not keep up.
-const PAUSE: Duration = Duration::from_micros(50);
+/// Shortest and longest time between two tries while the receiver does not keep up.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
+/// An eighth of a term goes in one pause at this rate, faster than any wire: the log never runs empty meanwhile.
+const BYTES_A_NS: u64 = 4;
+
+/// How long to wait for room in a log.
+fn pause(term_bytes: usize) -> Duration {
+    Duration::from_nanos(term_bytes as u64 / 8 / BYTES_A_NS).clamp(PAUSES.0, PAUSES.1)
+}
 
 /// Sends the frames of one stream in chunks.
 #[pyclass(frozen, module = "tensor_pool._native")]
@@ -30,6 +37,7 @@ pub struct ChunkSender {
     dialect: Dialect,
     checksums: bool,
     cut: Cut,
+    pause: Duration,
     frames: AtomicU64,
     chunks: AtomicU64,
     bytes: AtomicU64,
@@ -53,7 +61,9 @@ impl ChunkSender {
             return Err(Unsent::TooLarge);
         }
         let geometry = frame.geometry();
-        let pool_id = record.pool.map_or(0, |pool| geometry.pools[pool].pool_id);
+        // An empty payload lies nowhere, and its slot names a pool all the same: receivers look for it [BRG-6-10].
+        let pool = record.pool.or_else(|| geometry.pool_for(payload_length));
+        let pool_id = pool.map_or(0, |pool| geometry.pools[pool].pool_id);
         let mut slot =
             slot::encode(&record.header, record.seq, pool_id, geometry.nslots).map_err(|_| Unsent::Torn)?;
         put(&mut slot, at::SEQ_COMMIT, Commit::committed(record.seq).0);
@@ -104,7 +114,7 @@ impl ChunkSender {
                     if !source.still_valid() {
                         return Err(Unsent::Torn);
                     }
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(self.pause);
                 }
                 Err(error) => return Err(Unsent::Refused(error)),
             }
@@ -156,8 +166,10 @@ impl ChunkSender {
             let message = format!("no chunk fits packets of {mtu} bytes with chunk_bytes={chunk_bytes}");
             errors::CONFIG.new_err(py, message, Some("an MTU of 1408 always works"))
         })?;
+        let publication = publication.handle();
         Ok(Self {
-            publication: publication.handle(),
+            pause: pause(publication.constants().term_bytes),
+            publication,
             stream_id,
             dialect,
             checksums: checksums && newer,

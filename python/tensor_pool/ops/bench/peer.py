@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
 
-__all__ = ["main"]
+__all__ = ["hear", "main", "say", "wait_until_ns"]
 
 _PATIENCE_S: Final = 20.0
 _SPIN_NS: Final = 100_000
-"""Before a frame is due its time is waited for without sleeping: sleeps end when they like."""
+"""Before a frame is due its time is waited for without sleeping."""
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -47,14 +47,15 @@ def main(arguments: list[str]) -> None:
             else:
                 _consume(pool)
     except TensorPoolError as e:
-        _say(PeerReport(role=role, event="failed", error=e.message, hint=e.hint))
+        say(PeerReport(role=role, event="failed", error=e.message, hint=e.hint))
 
 
-def _say(report: PeerReport) -> None:
+def say(report: msgspec.Struct) -> None:
+    """Tells the parent something, as a line of JSON."""
     os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
 
 
-def _hear(timeout_s: float) -> str:
+def hear(timeout_s: float) -> str:
     """A line of the parent's, or nothing; the end of it ends this process too."""
     if not select.select([sys.stdin], [], [], timeout_s)[0]:
         return ""
@@ -64,20 +65,29 @@ def _hear(timeout_s: float) -> str:
     return data.decode().strip()
 
 
+def wait_until_ns(due_ns: int) -> None:
+    """Sleeps, then spins: sleeps end when they like."""
+    left_ns = due_ns - time.monotonic_ns()
+    if left_ns > _SPIN_NS:
+        time.sleep((left_ns - _SPIN_NS) / _SECOND_NS)
+    while time.monotonic_ns() < due_ns:
+        pass
+
+
 def _produce(pool: Pool, plan: BenchPlan) -> None:
     with pool.producer(STREAM, max_bytes=plan.frame_bytes, slots=plan.slots) as out:
         frame = np.ones(plan.frame_bytes, np.uint8)
         for _ in range(plan.slots):  # everything is touched once before it counts
             out.publish(frame)
-        _say(PeerReport(role="producer", event="ready"))
-        while _hear(_PATIENCE_S) != "go":
+        say(PeerReport(role="producer", event="ready"))
+        while hear(_PATIENCE_S) != "go":
             pass
         cpu, started_ns = time.process_time(), time.monotonic_ns()
         frames = _publish(out, frame, plan, started_ns)
         seconds = (time.monotonic_ns() - started_ns) / 1e9
         cpu = time.process_time() - cpu
-        _say(PeerReport(role="producer", event="done", frames=frames, seconds=seconds, cpu_seconds=cpu))
-        _hear(_PATIENCE_S)  # the stream stays until the consumer has read the last frame
+        say(PeerReport(role="producer", event="done", frames=frames, seconds=seconds, cpu_seconds=cpu))
+        hear(_PATIENCE_S)  # the stream stays until the consumer has read the last frame
 
 
 def _publish(out: Producer, frame: NDArray[np.uint8], plan: BenchPlan, started_ns: int) -> int:
@@ -86,9 +96,7 @@ def _publish(out: Producer, frame: NDArray[np.uint8], plan: BenchPlan, started_n
     frames, due_ns = 0, started_ns
     while (now_ns := time.monotonic_ns()) < end_ns:
         if now_ns < due_ns:
-            left_ns = due_ns - now_ns
-            if left_ns > _SPIN_NS:
-                time.sleep((left_ns - _SPIN_NS) / _SECOND_NS)
+            wait_until_ns(due_ns)
             continue
         if plan.loan:
             with out.claim(frame.shape, np.uint8, timestamp_ns=time.monotonic_ns()):
@@ -104,7 +112,7 @@ def _consume(pool: Pool) -> None:
     delays = Histogram()
     with pool.consumer(STREAM, wait_s=_PATIENCE_S, max_outstanding_seq_gap=0) as inp:
         inp.latest()
-        _say(PeerReport(role="consumer", event="ready"))
+        say(PeerReport(role="consumer", event="ready"))
         cpu = time.process_time()
         first_ns = last_ns = 0
         first_seq = last_seq = -1
@@ -121,13 +129,13 @@ def _consume(pool: Pool) -> None:
                 last_seq, last_ns = frame.seq, now_ns
             if now_ns - told_ns >= _SECOND_NS:
                 told_ns = now_ns
-                _say(_report("progress", delays, frames, (now_ns - first_ns) / 1e9 if frames else 0.0))
+                say(_report("progress", delays, frames, (now_ns - first_ns) / 1e9 if frames else 0.0))
             # Only when there is nothing left to read: then the producer's end is ours.
-            if frame is None and _hear(0.0) == "stop":
+            if frame is None and hear(0.0) == "stop":
                 break
         report = _report("done", delays, frames, (last_ns - first_ns) / 1e9)
         missed = last_seq - first_seq + 1 - frames if frames else 0
-        _say(msgspec.structs.replace(report, cpu_seconds=time.process_time() - cpu, missed=missed))
+        say(msgspec.structs.replace(report, cpu_seconds=time.process_time() - cpu, missed=missed))
 
 
 def _report(event: str, delays: Histogram, frames: int, seconds: float) -> PeerReport:

@@ -10,7 +10,7 @@ import msgspec
 
 from tensor_pool.pool.config import WakeProfile  # noqa: TC001 - msgspec reads it when decoding
 
-__all__ = ["BenchMode", "BenchPlan", "BenchResult", "PeerReport", "STREAM", "measure_memcpy"]
+__all__ = ["BenchMode", "BenchPlan", "BenchResult", "PeerReport", "Report", "STREAM", "measure_memcpy"]
 
 _MEMCPY_S: Final = 0.3
 _MOST_MEMCPY_BYTES: Final = 1 << 30
@@ -52,12 +52,20 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.frame_bytes * self.slots
 
 
-class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one of the two processes says: while it goes on, and at its end."""
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What every process of a benchmark says of itself."""
 
     role: str
     event: str
     """``ready``, ``progress``, ``done`` or ``failed``."""
+    error: str = ""
+    """Why it failed."""
+    hint: str | None = None
+
+
+class PeerReport(Report, frozen=True, kw_only=True):
+    """What one of the two processes says: while it goes on, and at its end."""
+
     frames: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -67,9 +75,6 @@ class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
     p99_us: float | None = None
     p999_us: float | None = None
     max_us: float | None = None
-    error: str = ""
-    """Why it failed."""
-    hint: str | None = None
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):

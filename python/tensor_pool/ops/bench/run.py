@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.config.toml_text import config_toml
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.host.embedded import start_drivers
-from tensor_pool.ops.bench.plan import BenchPlan, BenchResult, PeerReport, measure_memcpy
+from tensor_pool.ops.bench.plan import BenchPlan, BenchResult, PeerReport, Report, measure_memcpy
 from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
 
-__all__ = ["Peer", "result", "run_bench"]
+__all__ = ["Peer", "await_report", "pool_peer", "private_host", "result", "run_bench"]
 
 _PATIENCE_S: Final = 30.0
 _END_S: Final = 2.0
 
 
-class Peer(Closing):
+ReportT = TypeVar("ReportT", bound=Report)
+
+
+class Peer(Closing, Generic[ReportT]):
     """One of the two processes.
 
     Args:
-        role: ``producer`` or ``consumer``.
+        role: Which, such as ``producer`` or ``consumer``.
         plan: What to do.
+        module: What it runs.
+        reports: What it says.
     """
 
-    def __init__(self, role: str, plan: BenchPlan) -> None:
+    def __init__(self, role: str, plan: msgspec.Struct, *, module: str, reports: type[ReportT]) -> None:
         self.role = role
-        command = [
-            sys.executable,
-            "-m",
-            "tensor_pool.ops.bench.peer",
-            role,
-            msgspec.json.encode(plan).decode(),
-        ]
+        self._reports = reports
+        command = [sys.executable, "-m", module, role, msgspec.json.encode(plan).decode()]
         # A session of its own: Ctrl-C in a terminal is for us, and the end of its input ends it.
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -68,7 +68,7 @@ class Peer(Closing):
             self._input.write(word.encode() + b"\n")
             self._input.flush()
 
-    def read(self) -> list[PeerReport]:
+    def read(self) -> list[ReportT]:
         """What it has said.
 
         Raises:
@@ -81,7 +81,7 @@ class Peer(Closing):
                 hint="what it wrote stands above",
             )
         *lines, self._unread = (self._unread + data).split(b"\n")
-        reports = [msgspec.json.decode(line, type=PeerReport) for line in lines]
+        reports = [msgspec.json.decode(line, type=self._reports) for line in lines]
         for report in reports:
             if report.event == "failed":
                 raise TensorPoolError(f"the {self.role} failed: {report.error}", hint=report.hint)
@@ -117,30 +117,41 @@ def run_bench(
     memcpy = measure_memcpy(plan.frame_bytes, plan.slots)
     private = {"aeron.dir": temporary_aeron_dir(), "client.wake_profile": plan.profile}
     with contextlib.ExitStack() as resources:
-        host = start_drivers(config.replace(private), resources)
-        directory = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="tensor-pool-bench-")))
-        file = directory / "tensor-pool.toml"
-        file.write_text(config_toml(host), encoding="utf-8")
+        file = private_host(config.replace(private), resources)
         plan = msgspec.structs.replace(plan, config_file=str(file))
-        producer = resources.enter_context(Peer("producer", plan))
-        _await([producer], "producer", "ready", _PATIENCE_S, on_progress)
-        consumer = resources.enter_context(Peer("consumer", plan))
+        producer = resources.enter_context(pool_peer("producer", plan))
+        await_report([producer], "producer", "ready", _PATIENCE_S, on_progress)
+        consumer = resources.enter_context(pool_peer("consumer", plan))
         both = [producer, consumer]
-        _await(both, "consumer", "ready", _PATIENCE_S, on_progress)
+        await_report(both, "consumer", "ready", _PATIENCE_S, on_progress)
         producer.say("go")
-        published = _await(both, "producer", "done", plan.seconds + _PATIENCE_S, on_progress)
+        published = await_report(both, "producer", "done", plan.seconds + _PATIENCE_S, on_progress)
         consumer.say("stop")
-        received = _await(both, "consumer", "done", _PATIENCE_S, on_progress)
+        received = await_report(both, "consumer", "done", _PATIENCE_S, on_progress)
     return result(plan, published, received, memcpy_gb_per_s=memcpy)
 
 
-def _await(
-    peers: list[Peer],
+def pool_peer(role: str, plan: BenchPlan) -> Peer[PeerReport]:
+    """The producer or the consumer of a pool's benchmark."""
+    return Peer(role, plan, module="tensor_pool.ops.bench.peer", reports=PeerReport)
+
+
+def private_host(config: Config, resources: contextlib.ExitStack) -> Path:
+    """Starts drivers that nobody else uses; the configuration file with which processes join them."""
+    host = start_drivers(config, resources)
+    directory = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="tensor-pool-bench-")))
+    file = directory / "tensor-pool.toml"
+    file.write_text(config_toml(host), encoding="utf-8")
+    return file
+
+
+def await_report(
+    peers: list[Peer[ReportT]],
     role: str,
     event: str,
     timeout_s: float,
-    on_progress: Callable[[PeerReport], object],
-) -> PeerReport:
+    on_progress: Callable[[ReportT], object],
+) -> ReportT:
     """Waits for a report of one of them; what else they say is handed on meanwhile."""
     deadline = time.monotonic() + timeout_s
     while (left_s := deadline - time.monotonic()) > 0:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "admin_client",
+    "check_media_driver",
     "listen_option",
     "listening_client",
     "listening_time",
@@ -65,7 +66,7 @@ def admin_client(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[A
     Raises:
         NoMediaDriverError: No media driver runs; said at once, where connecting would wait for one.
     """
-    _check_media_driver(config)
+    check_media_driver(config)
     with (
         connect(config.aeron, name="tpool") as client,
         AdminClient(client, config.streams, timeout_s=timeout_s) as admin,
@@ -82,7 +83,7 @@ def listening_client(
     Raises:
         NoMediaDriverError: No media driver runs.
     """
-    _check_media_driver(config)
+    check_media_driver(config)
     with connect(config.aeron, name="tpool") as client:
         listener, board = qos_listener(client, config.streams, *others)
         with listener, AdminClient(client, config.streams, timeout_s=timeout_s) as admin:
@@ -99,7 +100,7 @@ def open_pool(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Pool
     """
     from tensor_pool.host import connection  # noqa: PLC0415 - only commands that read frames need it
 
-    _check_media_driver(config)
+    check_media_driver(config)
     settings = {"client.attach_timeout_ms": round(timeout_s * 1000)}
     with connection.connect(config=config, name="tpool", settings=settings) as pool:
         yield pool
@@ -136,6 +137,10 @@ def listening_time(config: Config, listen_s: float | None) -> float:
     return _LONGER * config[ClientSection].hello_interval_ms / 1000 if listen_s is None else listen_s
 
 
-def _check_media_driver(config: Config) -> None:
-    """Says at once that there is none, where connecting would wait for one."""
+def check_media_driver(config: Config) -> None:
+    """Says at once that there is none, where connecting would wait for one.
+
+    Raises:
+        NoMediaDriverError: No media driver runs.
+    """
     open_media_driver(msgspec.structs.replace(config.aeron, media_driver="external")).close()

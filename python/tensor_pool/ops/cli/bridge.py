@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bridge"]
 
 _COLUMNS: Final = (
+    "bridge",
     "source",
     "dest",
     "side",
@@ -30,8 +31,10 @@ _COLUMNS: Final = (
     "nbytes",
     "in_flight",
     "assembly_ms",
+    "thinned",
     "lost",
     "unused_chunks",
+    "error",
 )
 
 
@@ -82,9 +85,9 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
 @config_options
 @click.pass_context
 def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat, interval_s: float) -> None:
-    """Show what this host's bridges do: frames, rates, losses by reason, assemblies in flight.
+    """Show what this host's bridges do: frames, rates, losses by reason, and what keeps them from it.
 
-    Reads counters, and disturbs nobody. Exit codes: 0, or 1 when no bridge runs here.
+    Reads counters, and disturbs nobody. Exit codes: 0, or 1 when no bridge runs here or one has an error.
 
     \b
     Examples:
@@ -93,23 +96,23 @@ def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.bridging.counting import read_bridges  # noqa: PLC0415 - help needs none of it
     from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415
+    from tensor_pool.ops.cli.asking import check_media_driver  # noqa: PLC0415
 
     directory = aeron_dir(config.aeron)
-    before = {_key(reading): reading for reading in read_bridges(directory)}
+    check_media_driver(config)  # what the counters of a dead one say may be hours old
+    before = {reading.key: reading for reading in read_bridges(directory)}
     started = time.monotonic()
     time.sleep(interval_s if before else 0)
     taken_s = time.monotonic() - started
-    now = read_bridges(directory)
-    print_rows(
-        (_row(reading, before.get(_key(reading)), taken_s) for reading in now), _COLUMNS, output_format
-    )
+    found = read_bridges(directory)
+    now = [reading for reading in found if reading.is_alive]
+    print_rows((_row(reading, before.get(reading.key), taken_s) for reading in now), _COLUMNS, output_format)
+    for name in sorted({reading.instance_id for reading in found if not reading.is_alive}):
+        click.echo(f"bridge {name} shows no life any more: it was killed, or hangs", err=True)
     if not now:
         click.echo("no bridge runs here; `tpool bridge run` starts one", err=True)
-    ctx.exit(exit_codes.OK if now else exit_codes.PROBLEMS)
-
-
-def _key(reading: MappingReading) -> tuple[int, int, str]:
-    return reading.source_stream_id, reading.dest_stream_id, reading.side
+    is_well = bool(now) and not any(reading.error for reading in now)
+    ctx.exit(exit_codes.OK if is_well else exit_codes.PROBLEMS)
 
 
 def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> dict[str, Any]:
@@ -119,6 +122,7 @@ def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> 
         return round(float(getattr(now, field) - getattr(before, field)) / taken_s, 1)
 
     return {
+        "bridge": now.instance_id,
         "source": now.source_stream_id,
         "dest": now.dest_stream_id,
         "side": now.side,
@@ -129,6 +133,8 @@ def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> 
         "nbytes": now.nbytes,
         "in_flight": now.in_flight,
         "assembly_ms": round(now.assembly_ns / 1e6, 3),
+        "thinned": now.thinned,
         "lost": now.lost,
         "unused_chunks": now.unused,
+        "error": now.error or None,
     }

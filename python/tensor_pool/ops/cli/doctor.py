@@ -26,8 +26,8 @@ def doctor(ctx: click.Context, config: Config, output_format: OutputFormat) -> N
     """Say what would go wrong on this machine, and how to fix it.
 
     Looks at shared memory, limits, huge pages, processors, kernel, namespaces, clocks, versions, the media
-    driver and the SHM driver. Changes nothing. Exit codes: 0 when there are only warnings, 1 when something
-    does not work.
+    driver, the SHM driver, and what a configured bridge needs. Changes nothing. Exit codes: 0 when there
+    are only warnings, 1 when something does not work.
 
     \b
     Examples:

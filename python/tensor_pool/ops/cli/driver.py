@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensor_pool.driver import Driver
+from tensor_pool.host.discovery import open_driver
 from tensor_pool.ops.cli.asking import admin_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
@@ -34,7 +34,7 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
 
     Needs a media driver (`tpool media run`); `tpool up` starts both. Prints one line once clients can attach.
     """
-    with Driver(config) as running:
+    with open_driver(config) as running:
         where = {"aeron_dir": running.aeron_dir, "directory": str(running.directory)}
         ctx.exit(serve_until_stopped(running, lambda: say_where(where, output_format)))
 

@@ -49,6 +49,8 @@ COMMANDS: Final = {
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
     "driver": ("tensor_pool.ops.cli.driver:driver", "Run and look at the SHM driver."),
     "bridge": ("tensor_pool.ops.cli.bridge:bridge", "Carry streams between hosts."),
+    "discover": ("tensor_pool.ops.cli.discover:discover", "Find streams, here and on other hosts."),
+    "discovery": ("tensor_pool.ops.cli.discovery:discovery", "Run a registry of streams of many hosts."),
     "tap": ("tensor_pool.ops.cli.tap:tap", "Show the messages that pass by."),
     "shm": ("tensor_pool.ops.cli.shm:shm", "Look into shared memory, verify it, clean it up."),
     "counters": ("tensor_pool.ops.cli.counters:counters", "List the counters of everybody on this host."),

@@ -32,6 +32,7 @@ _SOURCES: Final = (
     "meta",
     "service_control",
     "service_status",
+    "bridge",
 )
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.02
@@ -44,6 +45,18 @@ _LONGEST_LINE: Final = 400
     "--stream", "stream_ids", type=click.IntRange(0, 2**32 - 1), multiple=True, help="Only of this stream id."
 )
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only messages of this name.")
+@click.option(
+    "--channel",
+    metavar="CHANNEL",
+    help="Of bridge: where chunks travel; the payload channels of [bridge] when not given.",
+)
+@click.option(
+    "--stream-id",
+    "aeron_stream_id",
+    type=click.IntRange(-(2**31), 2**31 - 1),
+    metavar="N",
+    help="Of bridge: the Aeron stream of that channel; bridge.payload_stream_id when not given.",
+)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many messages.")
 @click.option("--seconds", type=FiniteFloat(min=0, max=1e9, min_open=True), help="End after so many seconds.")
 @format_option()
@@ -55,6 +68,8 @@ def tap(
     sources: tuple[str, ...],
     stream_ids: tuple[int, ...],
     types: tuple[str, ...],
+    channel: str | None,
+    aeron_stream_id: int | None,
     count: int | None,
     seconds: float | None,
 ) -> None:
@@ -64,11 +79,17 @@ def tap(
     of them when none is given. Listening disturbs nobody: a tap that is too slow loses messages, and says at
     the end how often. Messages that are not ours are counted and shown by their header.
 
+    SOURCE may also be bridge: the chunks of bridged frames, without their bytes, with what is wrong with them
+    and, at the last one of a frame, whether its checksum holds. A tap takes some 10,000 of them a second, and
+    holds a faster bridge back. On the host that sends them a channel begins with aeron-spy: (mappings know).
+
     \b
     Examples:
       tpool tap control
       tpool tap qos --stream 10000 --format jsonl | jq .fields.current_seq
       tpool tap --type ShmPoolAnnounce --type ShmAttachRequest --count 10
+      tpool tap bridge --stream 10000 --count 100
+      tpool tap bridge --channel 'aeron:udp?endpoint=10.0.0.2:20121|mtu=8192' --format jsonl
     """  # noqa: D301 - click's mark for text that stays as it is
     if output_format == "json" and count is None and seconds is None:
         raise click.UsageError(
@@ -78,17 +99,39 @@ def tap(
     from tensor_pool.ops.tap import SOURCES, Filter, Tap, endpoints  # noqa: PLC0415
 
     names = tuple("metadata" if source == "meta" else source for source in sources) or SOURCES
+    places = endpoints(config.streams, [name for name in names if name != "bridge"])
+    if "bridge" in names:
+        places |= _chunk_places(config, channel, aeron_stream_id)
+    elif channel is not None or aeron_stream_id is not None:
+        raise click.UsageError("--channel and --stream-id are for the source bridge: tpool tap bridge ...")
     only = Filter(frozenset(stream_ids), _checked_types(types))
     external = msgspec.structs.replace(config.aeron, media_driver="external")
     open_media_driver(external).close()  # says at once when there is none, instead of waiting for one
     with (
         connect(config.aeron, name="tpool tap") as client,
-        Tap(client, endpoints(config.streams, names), only=only) as tapping,
+        Tap(client, places, only=only) as tapping,
     ):
         try:
             _print(_messages(tapping, count, seconds), output_format)
         finally:
             _print_summary(tapping)
+
+
+def _chunk_places(
+    config: Config, channel: str | None, aeron_stream_id: int | None
+) -> dict[tuple[str, int], str]:
+    from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415 - see above
+    from tensor_pool.ops.chunk_tap import BRIDGE, chunk_channel, chunk_places  # noqa: PLC0415
+
+    section = config[BridgeSection]
+    if channel is not None:
+        stream_id = section.payload_stream_id if aeron_stream_id is None else aeron_stream_id
+        return {(chunk_channel(channel), stream_id): BRIDGE}
+    if aeron_stream_id is not None:
+        raise click.UsageError("--stream-id needs --channel")
+    if not section.mappings:
+        raise click.UsageError("the configuration has no [[bridge.mappings]]; say where with --channel")
+    return chunk_places(section)
 
 
 def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterator[Tapped]:
@@ -101,6 +144,7 @@ def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterato
             yield tapped
             shown += 1
             if shown == count:
+                tapping.counts.shown = shown  # and not what came along with the last one
                 return
         pause_s = _SHORTEST_PAUSE_S if found else min(2 * pause_s, _LONGEST_PAUSE_S)
         if not found:
@@ -129,12 +173,26 @@ def _line(tapped: Tapped) -> str:
         header = tapped.header or {}
         what = f"schema {header.get('schema_id', '?')} template {header.get('template_id', '?')}"
         told = f"{what}, {tapped.bytes} bytes: {tapped.error}"
+    elif "chunk_index" in tapped.fields:
+        told = _chunk(tapped.fields, tapped.error)
     else:
         told = f"{tapped.message}  " + " ".join(f"{name}={_short(v)}" for name, v in tapped.fields.items())
     line = f"{_time(tapped)[11:23]}  {tapped.source:<10}  {told}"
     if len(line) <= _LONGEST_LINE or not sys.stdout.isatty():
         return line
     return f"{line[: _LONGEST_LINE - 4]} ..."
+
+
+def _chunk(fields: dict[str, Any], error: str | None) -> str:
+    """A chunk for people, who look for frames in thousands of lines."""
+    crc = {None: "-", True: "ok", False: "WRONG"}[fields["crc_ok"]]
+    told = (
+        f"stream {fields['stream_id']}  epoch {fields['epoch']}  seq {fields['seq']}  "
+        f"chunk {fields['chunk_index']}/{fields['chunk_count']}  "
+        f"bytes {fields['chunk_offset']}+{fields['chunk_length']} of {fields['payload_length']}  "
+        f"{fields['dialect']}  crc {crc}  trace {_short(fields['trace_id'])}"
+    )
+    return told if error is None else f"{told}  MALFORMED: {error}"
 
 
 def _short(value: Any) -> str:

@@ -29,9 +29,9 @@ def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) ->
     import contextlib  # noqa: PLC0415 - `tpool up --help` needs none of it
 
     from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415
-    from tensor_pool.driver import Driver  # noqa: PLC0415
     from tensor_pool.host.aeron import aeron_dir, open_media_driver  # noqa: PLC0415
     from tensor_pool.host.bridge import BridgeService  # noqa: PLC0415
+    from tensor_pool.host.discovery import open_driver  # noqa: PLC0415
     from tensor_pool.transport import is_alive  # noqa: PLC0415
 
     directory = aeron_dir(config.aeron)
@@ -40,7 +40,7 @@ def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) ->
         if started:
             config = config.replace({"aeron.media_driver": "embedded", "aeron.dir": directory})
             resources.enter_context(open_media_driver(config.aeron))
-        running = resources.enter_context(Driver(config))
+        running = resources.enter_context(open_driver(config))
         where = {"aeron_dir": directory, "directory": str(running.directory)}
         if config[BridgeSection].mappings:
             resources.enter_context(BridgeService(config))

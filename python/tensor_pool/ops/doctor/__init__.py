@@ -1,7 +1,7 @@
 """What would go wrong on this machine, and what to do about it.
 
 Facts about the machine (`machine`) are collected by `look` and judged by small functions (`system_checks`,
-`service_checks`) that touch nothing, so that tests can describe every sick machine there is.
+`service_checks`, `bridge_checks`) that touch nothing, so that tests can describe every sick machine there is.
 
 Example:
     >>> from tensor_pool.ops.doctor.machine import Machine, SharedMemory
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.ops.doctor import service_checks, system_checks
+from tensor_pool.ops.doctor import bridge_checks, service_checks, system_checks
 from tensor_pool.ops.doctor.finding import Finding, Status
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ CHECKS: Final[tuple[Callable[[Machine], Finding | None], ...]] = (
     service_checks.check_tethers,
     service_checks.check_leftovers,
     service_checks.check_driver,
+    bridge_checks.check_socket_buffers,
+    bridge_checks.check_bridge,
+    bridge_checks.check_bridge_addresses,
 )
 """Every check, in the order in which people read them. None is for what does not apply."""
 

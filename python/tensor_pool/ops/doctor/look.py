@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from tensor_pool.ops.doctor.machine import (
     Clocks,
     Cpus,
@@ -71,8 +73,9 @@ def look(config: Config) -> Machine:
     )
     if versions.native_error is not None:
         return machine  # Aeron is inside of it
-    from tensor_pool.ops.doctor import look_services  # noqa: PLC0415 - needs the native module
+    from tensor_pool.ops.doctor import look_bridge, look_services  # noqa: PLC0415 - need the native module
 
+    machine = msgspec.structs.replace(machine, bridge=look_bridge.read_bridge(config))
     return look_services.add_services(machine, config)
 
 
@@ -128,6 +131,8 @@ def read_limits(root: Path = _ROOT) -> Limits:
         open_files_hard=_limit(hard),
         locked_bytes=_limit(locked),
         max_map_count=_number(root / "proc/sys/vm/max_map_count"),
+        receive_buffer_bytes=_number(root / "proc/sys/net/core/rmem_max"),
+        send_buffer_bytes=_number(root / "proc/sys/net/core/wmem_max"),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "Aeron",
+    "Bridge",
     "Clocks",
     "Cpus",
     "Driver",
@@ -52,6 +53,9 @@ class Limits(_Facts, frozen=True):
     open_files_hard: int | None = 1 << 20
     locked_bytes: int | None = None
     max_map_count: int | None = 65_530
+    receive_buffer_bytes: int | None = 4 << 20
+    send_buffer_bytes: int | None = 4 << 20
+    """The kernel's limits of socket buffers; None also where a network namespace hides them."""
 
 
 class Hugepages(_Facts, frozen=True):
@@ -96,6 +100,17 @@ class Driver(_Facts, frozen=True):
     version: str | None = None
     streams: int = 0
     free_bytes: int | None = None
+
+
+class Bridge(_Facts, frozen=True):
+    """The bridge that is configured; nothing when there is none."""
+
+    mappings: tuple[str, ...] = ()
+    refusal: str | None = None
+    """What contradicts itself."""
+    hint: str | None = None
+    missing: tuple[str, ...] = ()
+    """Interfaces and endpoints of its channels that this host does not have."""
 
 
 class Clocks(_Facts, frozen=True):
@@ -158,6 +173,7 @@ class Machine(_Facts, frozen=True):
     hugepages: Hugepages = Hugepages()
     aeron: Aeron = Aeron()
     driver: Driver = Driver()
+    bridge: Bridge = Bridge()
     clocks: Clocks = Clocks()
     kernel: Kernel = Kernel()
     namespaces: Namespaces = Namespaces()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensor_pool.pool.mapping.actions import (
+    Follow,
     Ignore,
     IgnoreReason,
     Map,
@@ -16,6 +17,7 @@ from tensor_pool.pool.mapping.announced import announce_ring, payload_pools, rin
 from tensor_pool.pool.mapping.state import MappingState
 
 __all__ = [
+    "Follow",
     "Ignore",
     "IgnoreReason",
     "Map",

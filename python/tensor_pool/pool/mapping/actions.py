@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tensor_pool import _native
 
 __all__ = [
+    "Follow",
     "Ignore",
     "IgnoreReason",
     "Map",
@@ -70,6 +71,11 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """Take frames of the announced epoch from the fallback: shared memory is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Map:
     """Open this ring, then report to `MappingState.on_mapped` or `MappingState.on_map_failed`."""
 
@@ -93,4 +99,4 @@ class Unmap:
     reason: str
 
 
-MappingAction: TypeAlias = Ignore | Refresh | Map | Remap | Unmap
+MappingAction: TypeAlias = Ignore | Follow | Refresh | Map | Remap | Unmap

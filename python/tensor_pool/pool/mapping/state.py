@@ -10,6 +10,7 @@ import msgspec
 
 from tensor_pool.errors import RegionError
 from tensor_pool.pool.mapping.actions import (
+    Follow,
     Ignore,
     IgnoreReason,
     Map,
@@ -105,9 +106,19 @@ class MappingState:
         return self._highest_epoch
 
     @property
+    def shm_allowed(self) -> bool:
+        """Whether shared memory may be used at all."""
+        return self._shm_allowed
+
+    @property
     def fallback_uri(self) -> str:
         """Where data comes from in `MappingPhase.FALLBACK`; empty for nowhere."""
         return self._fallback_uri
+
+    @property
+    def uses_fallback(self) -> bool:
+        """Whether frames come from where the fallback URI says."""
+        return self._phase is MappingPhase.FALLBACK and bool(self._fallback_uri)
 
     # --- announces ----------------------------------------------------------------------------------
 
@@ -133,6 +144,9 @@ class MappingState:
         refusal = self._refusal(announce, received_ns, join_time_ns, realtime_ns, bridged=bridged)
         if refusal is not None:
             return self._ignore(refusal)
+        if not self._shm_allowed:
+            # What lies behind the announce is never opened: its epoch and the sizes of its slots are enough.
+            return Follow() if self._fallback_uri else self._ignore(IgnoreReason.SHM_NOT_ALLOWED)
         try:
             address = ring_address(announce)
         except RegionError as error:
@@ -166,8 +180,6 @@ class MappingState:
         """Why an announce is not even looked at, the cheapest checks first."""
         if announce.stream_id != self.stream_id:
             return IgnoreReason.OTHER_STREAM
-        if not self._shm_allowed:
-            return IgnoreReason.SHM_NOT_ALLOWED
         if not bridged:
             reason = untimely(
                 announce,
@@ -323,8 +335,8 @@ class MappingState:
             if self._mapped is not None:
                 return self.on_lost("shared memory is not allowed to this consumer")
             self._phase = MappingPhase.FALLBACK
-        elif self._mapped is None:
-            self._phase = MappingPhase.UNMAPPED
+        elif self._mapped is None and not (self.failure is not None and fallback_uri):
+            self._phase = MappingPhase.UNMAPPED  # and where the memory was refused, the fallback goes on
         return None
 
 

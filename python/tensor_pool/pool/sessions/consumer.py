@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import _native
-from tensor_pool.errors import NoStreamError, RegionError, TensorPoolError
+from tensor_pool.errors import RegionError, TensorPoolError
 from tensor_pool.pool.blobs import BlobAssembly
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
@@ -19,7 +19,9 @@ from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
-from tensor_pool.pool.sessions.session import StreamSession
+from tensor_pool.pool.sessions.fallback_switch import FallbackSwitch
+from tensor_pool.pool.sessions.former_rings import FormerRings
+from tensor_pool.pool.sessions.session import StreamSession, is_gone
 from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
@@ -39,39 +41,24 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tensor_pool.pool.blobs import Blob
     from tensor_pool.pool.mapping import MappingAction
     from tensor_pool.pool.progress import TrackedFrame
+    from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
+    from tensor_pool.pool.sessions.fallback import Fallback
     from tensor_pool.pool.sessions.lease import Lease, StreamWish
     from tensor_pool.pool.sessions.session import SessionContext
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
 
-__all__ = ["ConsumerOptions", "ConsumerSession", "Start"]
+__all__ = ["ConsumerSession"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _MOST_PROGRESS: Final = 256
 """Progress messages that wait to be looked at; the oldest make room."""
-
-Start = str | int
-"""``"latest"``, ``"oldest"`` or a sequence number."""
-
-
-class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer reads."""
-
-    start: Start = "latest"
-    mode: Mode = Mode.STREAM
-    max_rate_hz: int = 0
-    progress: bool = False
-    own_stream: bool = False
-    attach: bool = True
-    copy_mode: bool = False
-    relaxed_stride: bool = False
-    max_outstanding_seq_gap: int = 256
 
 
 class ConsumerSession(StreamSession):
@@ -103,14 +90,13 @@ class ConsumerSession(StreamSession):
         self.dead: BaseException | None = None
         self.refusal: TensorPoolError | None = None
         """Why there will be no frames, as long as the stream's authority does not change its mind."""
+        self.midway: _native.RingReader | None = None
+        """The ring in use, as long as it is to begin with whatever comes first."""
+        self._switch = FallbackSwitch(context, wish, options.fallback_uri)
         self._tracker = ProgressTracker(0)
         self._mapping: MappingState | None = None
         self._ids = IdCollision(0, context.agent.client_id())
-        self._position: tuple[int, int] | None = None
-        """Epoch and next sequence number of the last ring, to go on there when it is mapped again."""
-        self._gaps = 0
-        self._late = 0
-        self._drops: collections.Counter[str] = collections.Counter()
+        self._former = FormerRings()
         now_ns = context.agent.clock.monotonic_ns()
         interval_ns = context.section.hello_interval_ns
         self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
@@ -122,6 +108,11 @@ class ConsumerSession(StreamSession):
     def reader(self) -> _native.RingReader | None:
         """The ring in use; whoever has it must bear that it is closed any time."""
         return self.inlet.reader
+
+    @property
+    def fallback(self) -> Fallback | None:
+        """Where frames come from instead of the stream's memory."""
+        return self._switch.current
 
     def watch_readers(self, on_reader: Callable[[_native.RingReader | None], None]) -> None:
         """Tells of this ring and of every other one, for whoever watches the doorbell."""
@@ -139,7 +130,8 @@ class ConsumerSession(StreamSession):
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
         private = self.streams.private
-        self.inlet.guided = private is not None or self.gate is not None or self._on_reader is not None
+        guides = (private, self.gate, self._on_reader, self.midway)
+        self.inlet.guided = any(guide is not None for guide in guides)
         self.inlet.descriptors = self.streams.log if private is None else private.log
 
     @property
@@ -156,15 +148,18 @@ class ConsumerSession(StreamSession):
         action = mapping.on_announce(
             lease.announce, received_ns=now_ns, join_time_ns=0, realtime_ns=self.agent.clock.realtime_ns()
         )
+        self._switch.note(lease.announce, action)
         if isinstance(action, Map | Remap):
             self._map(action.address, now_ns)
-            if mapping.epoch is None and mapping.failure is not None:
-                raise mapping.failure
+        self._match_fallback()
+        if isinstance(action, Map | Remap) and self.reader is None and mapping.failure is not None:
+            raise mapping.failure
 
     def drop_ring(self, reason: str) -> None:
         """Lets go of the ring; frames in use are worthless from now on [DRV-4.9-6, DRV-4.9-7]."""
         if self._mapping is not None:
             self._mapping.on_lost(reason)
+        self._end_fallback(is_over=True)
         self._replace_reader(None)
         self.streams.close()
         self._guide()
@@ -178,6 +173,7 @@ class ConsumerSession(StreamSession):
         if self._mapping is None:
             self.metadata.stream_id = self._tracker.stream_id = stream_id
             self._mapping = MappingState(stream_id, freshness_ns=self.context.section.announce_freshness_ns)
+            self._mapping.on_config(use_shm=self.options.shm, fallback_uri=self.options.fallback_uri)
             self._due_ns = 0  # there is something to do from now on, also where no lease gave it a turn
         return self._mapping
 
@@ -185,13 +181,7 @@ class ConsumerSession(StreamSession):
         """Opens a ring, and lets go of the one in use only if that works."""
         mapping = self._mapping_of(address.stream_id)
         try:
-            reader = _native.RingReader(
-                address,
-                base_dirs=self.base_dirs,
-                mode="copy" if self.options.copy_mode else "map",
-                relaxed_stride=self.options.relaxed_stride,
-                inlet=self.inlet,
-            )
+            reader = self._open_reader(address, self.base_dirs)
             pid, activity_ns = reader.liveness()
         except RegionError as e:
             mapping.on_map_failed(e)
@@ -201,6 +191,7 @@ class ConsumerSession(StreamSession):
             reader.close()
             return
         mapping.on_mapped(epoch=address.epoch, pid=pid)
+        self._end_fallback()  # before the place to go on from is asked for
         reader.seek(self._first_seq(reader))
         if self.gate is not None:
             self.gate.restart()
@@ -209,28 +200,36 @@ class ConsumerSession(StreamSession):
         self._guide()
         self._replace_reader(reader)
 
+    def _open_reader(self, address: _native.RingAddress, base_dirs: Sequence[str]) -> _native.RingReader:
+        return _native.RingReader(
+            address,
+            base_dirs=base_dirs,
+            mode="copy" if self.options.copy_mode else "map",
+            relaxed_stride=self.options.relaxed_stride,
+            inlet=self.inlet,
+        )
+
     def _first_seq(self, reader: _native.RingReader) -> int:
         """Where to begin (decision M16)."""
-        if self._position is not None and self._position[0] == reader.address.epoch:
-            return self._position[1]
+        left_at = self._former.next_seq(reader.address.epoch)
+        if left_at is not None:
+            return left_at
         oldest = reader.oldest()
         # Who was there before the frames were sees them all: an epoch that began meanwhile, a stream that was
         # waited for (pitfall 26).
-        if self._position is not None or self.attachment.waited_for_stream or self.options.start == "oldest":
+        if self._former.any_read or self.attachment.waited_for_stream or self.options.start == "oldest":
             return oldest or 0
         if self.options.start == "latest":
             return reader.newest() or 0
         assert isinstance(self.options.start, int)
         return max(self.options.start, oldest or 0)
 
-    def _replace_reader(self, reader: _native.RingReader | None) -> None:
+    def _replace_reader(self, reader: _native.RingReader | None, *, is_over: bool = True) -> None:
         old, self.inlet.reader = self.inlet.reader, reader
         if old is not None:
-            self._position = (old.address.epoch, old.next_seq)
-            self._count_unread(old)
-            self._gaps += old.gaps
-            self._late += old.late
-            self._drops.update(old.drops)
+            if old is not self.midway:
+                self._former.add(old, is_over=is_over)
+            self.midway = None
             self._forget_registration()
             old.revoke()
         if old is not reader:
@@ -243,12 +242,6 @@ class ConsumerSession(StreamSession):
         registration, self.inlet.registration = self.inlet.registration, None
         if registration is not None:
             registration.close()
-
-    def _count_unread(self, ring: _native.RingReader) -> None:
-        """Frames that are there, but not for us any more: their epoch or our lease is over [DRV-4.9-9]."""
-        newest = ring.newest()
-        if newest is not None and newest >= ring.next_seq:
-            self._drops["epoch_ended"] += newest + 1 - ring.next_seq
 
     def _tell_users(self) -> None:
         with self.changed:
@@ -303,6 +296,11 @@ class ConsumerSession(StreamSession):
         self._hello_timer.next_ns = now_ns
 
     def _on_progress(self, progress: FrameProgress) -> None:
+        if self.fallback is not None:
+            # Not more than came so far, whatever the producer has written (decision R8).
+            came = self.fallback.feed.prefix(progress.seq) or 0
+            filled = min(progress.payload_bytes_filled, came)
+            progress = msgspec.structs.replace(progress, payload_bytes_filled=filled)
         tracked = self._tracker.on_progress(progress) if self.options.progress else None
         if tracked is not None:
             self.progress.append(msgspec.structs.replace(tracked))
@@ -319,17 +317,23 @@ class ConsumerSession(StreamSession):
             received_ns=now_ns,
             join_time_ns=self.agent.join_time_ns(header) or 0,
             realtime_ns=self.agent.clock.realtime_ns(),
+            # Who asks for no shared memory may hear announces of another host, with the times of its clock.
+            bridged=not self.options.shm and self._switch.hears_other_hosts,
         )
+        self._switch.note(announce, action)
         self._act(action, now_ns)
+        self._match_fallback()
 
     def _on_config(self, config: ConsumerConfig, now_ns: int) -> None:
         """What the authority of the stream decided for this consumer [WIRE-5-8, WIRE-10.1.3-8]."""
         if config.consumer_id != self.consumer_id:
             return
-        if self._mapping is not None:
-            action = self._mapping.on_config(use_shm=config.use_shm, fallback_uri=config.payload_fallback_uri)
-            self._act(action, now_ns)
-        self.refusal = None if config.use_shm else _no_shared_memory(self.wish, config.payload_fallback_uri)
+        uri = self._switch.on_config(config)
+        action = self._mapping_of(config.stream_id).on_config(
+            use_shm=config.use_shm and self.options.shm, fallback_uri=uri
+        )
+        self._act(action, now_ns)
+        self._match_fallback()
         self.inlet.guided = True  # before there is a stream of its own: not one frame more than it describes
         self.streams.on_config(config)
         self._guide()
@@ -338,21 +342,22 @@ class ConsumerSession(StreamSession):
         match action:
             case Map(address) | Remap(address):
                 self._map(address, now_ns)
-                self._say_why_not()
+                if self.fallback is None:
+                    self._say_why_not()
             case Refresh():
                 self._check_ring(now_ns)
             case Unmap(reason):
                 _LOG.info("let go of stream %s: %s", self.wish.label, reason)
-                self._replace_reader(None)
+                # Without shared memory the same frames come from elsewhere, if at all.
+                is_over = self._mapping is None or not self._mapping.uses_fallback
+                self._replace_reader(None, is_over=is_over)
 
     def _say_why_not(self) -> None:
         failure = self._mapping.failure if self._mapping is not None else None
         if failure is not None:
             text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
-            # A file that is gone belonged to an epoch that is over; the next one is announced already (D7).
-            is_ordinary = isinstance(failure, FileNotFoundError) or "No such file" in text
             _LOG.log(
-                logging.INFO if is_ordinary else logging.WARNING,
+                logging.INFO if is_gone(failure) else logging.WARNING,
                 "can't use the announced memory of stream %s: %s",
                 self.wish.label,
                 text,
@@ -370,6 +375,51 @@ class ConsumerSession(StreamSession):
             action = mapping.on_lost(e.message)
         if isinstance(action, Unmap):
             self._act(action, now_ns)
+
+    # --- without shared memory ----------------------------------------------------------------------------
+
+    def _match_fallback(self) -> None:
+        """Reads chunks, from where and of which epoch they should be read now; or reads none."""
+        if self._mapping is None:
+            return
+        if self._switch.is_other_now(self._mapping):
+            self._end_fallback()
+        reader, self.refusal = self._switch.follow(self._mapping, self._open_reader)
+        if reader is not None:
+            self._read_chunks(reader)
+
+    def _read_chunks(self, reader: _native.RingReader) -> None:
+        """Another epoch of the source, in a ring of our own."""
+        assert self.fallback is not None
+        epoch = reader.address.epoch
+        self._tracker.set_epoch(epoch)
+        self.streams.on_fallback(self.fallback.log)
+        if self.gate is not None:
+            self.gate.restart()
+        reader.seek(self._former.next_seq(epoch) or 0)
+        self._replace_reader(reader)
+        # Where nothing was read before, the first frame that comes may have any number.
+        self.midway = None if self._former.any_read else reader
+        self._guide()
+
+    def _end_fallback(self, *, is_over: bool = False) -> None:
+        fallback = self._switch.take()
+        if fallback is not None:
+            self._replace_reader(None, is_over=is_over)
+            self.streams.on_fallback(None)
+            self._guide()
+            fallback.close()
+
+    def joined(self, reader: _native.RingReader) -> None:
+        """A ring that was to begin with the first frame has begun; may be called by user threads."""
+        with self.changed:
+            if self.midway is reader:
+                self.midway = None
+                self._guide()
+
+    def await_feeds(self) -> None:
+        """Waits until no thread takes chunks for it any more; for user threads, after it was closed."""
+        self._switch.join()
 
     # --- what is due --------------------------------------------------------------------------------------
 
@@ -391,7 +441,7 @@ class ConsumerSession(StreamSession):
             report = qos_consumer(
                 stream_id=stream_id,
                 consumer_id=self.consumer_id,
-                epoch=mapping.epoch or 0,
+                epoch=self.epoch or 0,
                 next_seq=reader.next_seq,
                 drops_gap=self.drops_gap,
                 drops_late=self.drops_late,
@@ -400,24 +450,31 @@ class ConsumerSession(StreamSession):
             self.agent.send_qos(report)
         return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that is read."""
+        if self.fallback is not None:
+            return self.fallback.epoch
+        return None if self._mapping is None else self._mapping.epoch
+
     # --- statistics -----------------------------------------------------------------------------------------
 
     @property
     def drops_gap(self) -> int:
         """Frames that were neither described nor found [WIRE-10.4.1-2]."""
         reader = self.reader
-        return self._gaps + self.inlet.skipped + (0 if reader is None else reader.gaps)
+        return self._former.gaps + self.inlet.skipped + (0 if reader is None else reader.gaps)
 
     @property
     def drops_late(self) -> int:
         """Frames that were overwritten before or while they were read [WIRE-10.4.1-3]."""
         reader = self.reader
-        return self._late + (0 if reader is None else reader.late)
+        return self._former.late + (0 if reader is None else reader.late)
 
     def stats(self) -> ConsumerStats:
         """What happened so far."""
         reader, mapping, inlet = self.reader, self._mapping, self.inlet
-        reasons = self._drops + collections.Counter({} if reader is None else reader.drops)
+        reasons = self._former.drops + collections.Counter({} if reader is None else reader.drops)
         return ConsumerStats(
             delivered=inlet.delivered,
             validated=inlet.validated,
@@ -433,20 +490,7 @@ class ConsumerSession(StreamSession):
             remaps=0 if mapping is None else mapping.remaps,
             reconnects=self.reconnects,
             state="unmapped" if mapping is None else mapping.state.name.lower(),
-            epoch=None if mapping is None else mapping.epoch,
+            fallback=None if self.fallback is None else self.fallback.feed.stats(),
+            epoch=self.epoch,
             last_seq=inlet.last_seq,
         )
-
-
-def _no_shared_memory(wish: StreamWish, fallback_uri: str) -> NoStreamError:
-    """Why a consumer that may not use shared memory gets nothing [WIRE-10.1.3-3]."""
-    if not fallback_uri:
-        what = "and no other way is offered"
-        hint = "ask who runs the stream for a fallback, or read it on its own host"
-    elif fallback_uri.startswith("aeron:"):
-        what = f"only from {fallback_uri}"
-        hint = "that needs the bridge, which this version does not have yet"
-    else:
-        what = f"and what is offered instead, {fallback_uri!r}, is not known here"
-        hint = "a fallback is an Aeron channel such as aeron:udp?endpoint=HOST:PORT"
-    return NoStreamError(f"stream {wish.label} may not be read through shared memory, {what}", hint=hint)

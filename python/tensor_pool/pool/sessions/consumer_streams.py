@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensor_pool import _native
-    from tensor_pool.pool.sessions.consumer import ConsumerOptions
+    from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
     from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.sessions.session import SessionContext
     from tensor_pool.wire.messages import ConsumerConfig
@@ -45,7 +45,8 @@ class ConsumerStreams(Closing):
     def hello(self, stream_id: int, consumer_id: int) -> ConsumerHello:
         """How the consumer introduces itself; a wish for a stream has both a channel and an id."""
         options = self._options
-        wants_own = options.own_stream or options.mode is Mode.RATE_LIMITED
+        # Descriptors of one's own would tell of frames whose chunks are still under way.
+        wants_own = options.shm and (options.own_stream or options.mode is Mode.RATE_LIMITED)
         descriptor_ids = self._context.descriptor_stream_ids if wants_own else range(0)
         control_ids = (
             self._context.control_stream_ids if options.own_stream and options.progress else range(0)
@@ -53,7 +54,7 @@ class ConsumerStreams(Closing):
         return ConsumerHello(
             stream_id=stream_id,
             consumer_id=consumer_id,
-            supports_shm=True,
+            supports_shm=options.shm,
             supports_progress=options.progress,
             mode=options.mode,
             max_rate_hz=options.max_rate_hz,
@@ -75,6 +76,15 @@ class ConsumerStreams(Closing):
         if self.private is not None:
             self.private.log.set_epoch(address.epoch)
         if self._options.progress and self._progress_endpoint is None:
+            self._listen_for_progress((streams.control_channel, streams.control_stream_id))
+
+    def on_fallback(self, log: _native.DescriptorLog | None) -> None:
+        """Frames come from chunks: only what the writer of their ring tells of them counts; None ends it."""
+        self._address = None
+        self._use_descriptors(None)
+        self.log = log
+        if log is not None and self._options.progress and self._progress_endpoint is None:
+            streams = self._context.agent.streams
             self._listen_for_progress((streams.control_channel, streams.control_stream_id))
 
     def on_config(self, config: ConsumerConfig) -> None:

@@ -54,6 +54,8 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     realtime: bool = False
     lock_memory: bool = False
     stamp_descriptors: bool = False
+    fallback_uri: str = ""
+    """Where consumers without shared memory find the stream's chunks."""
     relays: bool = False
     """Frames and metadata are those of a stream elsewhere: it tells nothing of its own, and gives nobody a
     stream of one's own [BRG-4-4]."""
@@ -135,6 +137,7 @@ class ProducerSession(StreamSession):
             descriptor_stream_ids=range(0) if self.options.relays else self.context.descriptor_stream_ids,
             control_stream_ids=range(0) if self.options.relays else self.context.control_stream_ids,
             interval_ns=self.context.section.hello_interval_ns,
+            fallback_uri=self.options.fallback_uri,
         )
         self._watch = ConsumerWatch(
             lease.stream_id, stale_after_ns=_STALE_INTERVALS * self.context.section.hello_interval_ns

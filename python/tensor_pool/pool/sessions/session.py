@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import ShmSection
     from tensor_pool.pool.config import ClientSection
+    from tensor_pool.pool.discovering import Surroundings
+    from tensor_pool.pool.fallback_uri import ChunkPlace
     from tensor_pool.pool.sessions.agent import ClientAgent
     from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
+    from tensor_pool.pool.sessions.fallback import ChunkFeed
     from tensor_pool.pool.sessions.lease import Event, Lease, StreamWish
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
 
-__all__ = ["Keepalive", "Keepalives", "SessionContext", "StreamSession"]
+__all__ = ["Keepalive", "Keepalives", "SessionContext", "StreamSession", "is_gone"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -85,6 +88,12 @@ class SessionContext(msgspec.Struct, frozen=True):
     """Whether producers are the authority that answers consumers' hellos (decision D14)."""
     own_stream: Callable[[StreamWish], Attachment]
     """Makes a stream that its producer owns, where there is no driver."""
+    surroundings: Surroundings
+    """Who knows about other streams and drivers."""
+    open_chunks: Callable[[ChunkPlace, int], ChunkFeed]
+    """Takes chunks of a stream from a place."""
+    chunk_stream_id: int
+    """The Aeron stream of chunks where a fallback names none."""
 
     def attachment(self, wish: StreamWish, kind: type[Attachment] = Attachment) -> Attachment:
         """What asks the driver for a lease."""
@@ -121,6 +130,11 @@ def _timestamp_offset() -> int:
     layout = wire.compiled_layout("ShmLeaseKeepalive")
     field = next(field for field in layout.fields if field.name == "clientTimestampNs")
     return HEADER_BYTES + field.offset
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether a file is missing: mostly that of an epoch that is over, and the next one is announced (D7)."""
+    return isinstance(error, FileNotFoundError) or "No such file" in str(error)
 
 
 class StreamSession(abc.ABC):
@@ -287,8 +301,7 @@ class StreamSession(abc.ABC):
 
     def _cannot_open(self, error: TensorPoolError, now_ns: int) -> None:
         """The lease is of no use; a file that is gone means that the next epoch is on its way (D7)."""
-        gone = isinstance(error, FileNotFoundError) or "No such file" in str(error)
-        if not gone and not self.lease_losses:
+        if not is_gone(error) and not self.lease_losses:
             self.ready.fail(error)
             self.close()
             return

@@ -5,6 +5,7 @@ own with `Newer` in front of its name.
 """
 
 from tensor_pool.wire.messages.admin import (
+    DriverAnnounce,
     DriverState,
     DriverStatus,
     GetDriverStatus,
@@ -137,6 +138,7 @@ __all__ = [
     "EventMessage",
     "Format",
     # 906 admin
+    "DriverAnnounce",
     "DriverState",
     "DriverStatus",
     "GetDriverStatus",

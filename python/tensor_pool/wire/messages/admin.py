@@ -14,6 +14,7 @@ from tensor_pool.wire.messages.driver import Role
 from tensor_pool.wire.schema import load_schema
 
 __all__ = [
+    "DriverAnnounce",
     "DriverState",
     "DriverStatus",
     "GetDriverStatus",
@@ -225,3 +226,15 @@ class DriverStatus(Message, frozen=True):
     instance_id: str = ""
     software_version: str = ""
     error_message: str = ""
+
+
+@message(_SCHEMA)
+class DriverAnnounce(Message, frozen=True):
+    """Who a driver is and where it is asked: precedes its announces where a registry listens to many."""
+
+    timestamp_ns: int
+    control_stream_id: int
+    announce_interval_ms: int
+    instance_id: str = ""
+    control_channel: str = ""
+    host: str = ""

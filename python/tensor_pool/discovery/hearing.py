@@ -1,0 +1,123 @@
+"""What a provider hears from drivers, and whose it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tensor_pool.discovery.authority import Authority
+from tensor_pool.runtime import CounterType
+from tensor_pool.wire import Router
+from tensor_pool.wire import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor_pool.discovery.counting import DiscoveryCounters
+    from tensor_pool.discovery.index import Refused, StreamIndex
+    from tensor_pool.discovery.places import HeardDriver
+    from tensor_pool.runtime import Clock
+    from tensor_pool.transport import Header, Subscription
+
+__all__ = ["HEARD", "DriverEar"]
+
+HEARD: Final = (
+    m.ShmPoolAnnounce,
+    m.DataSourceAnnounce,
+    m.DataSourceMeta,
+    m.ShmDriverShutdown,
+    m.DriverAnnounce,
+)
+_POLL_LIMIT: Final = 256
+_MAX_SESSIONS: Final = 4_096
+
+
+class DriverEar:
+    """Listens to drivers, and notes in an index what they have.
+
+    Args:
+        index: Where to note it.
+        subscriptions: Where announces and metadata come.
+        driver: Whose they are; without an authority drivers say it themselves, each on publications of its
+            own.
+        counters: What is counted.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        index: StreamIndex,
+        subscriptions: Sequence[Subscription],
+        driver: HeardDriver,
+        *,
+        counters: DiscoveryCounters,
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._subscriptions = tuple(subscriptions)
+        self._authority = driver.authority
+        self._speaks = driver.speaks
+        self._counters = counters
+        self._clock = clock
+        self._speakers: dict[int, Authority] = {}
+        self._session_id = 0
+        self._router = Router(on_malformed=lambda _: self._count("malformed"))
+        self._router.on(m.ShmPoolAnnounce, self._on_pool_announce)
+        self._router.on(m.DataSourceAnnounce, self._on_data_source)
+        self._router.on(m.DataSourceMeta, self._on_meta)
+        self._router.on(m.ShmDriverShutdown, self._on_shutdown)
+        self._router.on(m.DriverAnnounce, self._on_driver)
+
+    def poll(self) -> int:
+        """Takes what came; how many messages."""
+        return sum(subscription.poll(self._on_message, _POLL_LIMIT) for subscription in self._subscriptions)
+
+    def close(self) -> None:
+        """Stops listening."""
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    def _on_message(self, data: bytes, header: Header) -> None:
+        self._session_id = header.session_id
+        self._router.dispatch(data)
+
+    def _speaker(self) -> Authority | None:
+        speaker = self._authority or self._speakers.get(self._session_id)
+        if speaker is None:
+            self._count("unknown_driver")
+        return speaker
+
+    def _on_pool_announce(self, announce: m.ShmPoolAnnounce) -> None:
+        speaker = self._speaker()
+        if speaker is not None and self._speaks(self._session_id):
+            now_ns = self._clock.monotonic_ns()
+            self._count(self._index.on_pool_announce(speaker, announce, now_ns=now_ns))
+
+    def _on_data_source(self, announce: m.DataSourceAnnounce) -> None:
+        speaker = self._speaker()
+        if speaker is not None:
+            now_ns = self._clock.monotonic_ns()
+            self._count(self._index.on_data_source_announce(speaker, announce, now_ns=now_ns))
+
+    def _on_meta(self, meta: m.DataSourceMeta) -> None:
+        speaker = self._speaker()
+        if speaker is not None:
+            self._index.on_meta(speaker, meta)
+
+    def _on_shutdown(self, _notice: m.ShmDriverShutdown) -> None:
+        speaker = self._speaker()
+        if speaker is not None and self._speaks(self._session_id):
+            self._index.forget(speaker)
+
+    def _on_driver(self, driver: m.DriverAnnounce) -> None:
+        """A driver says who it is; only for its own publication, and not where it is known already."""
+        if self._authority is not None or not driver.instance_id:
+            return
+        if self._session_id not in self._speakers and len(self._speakers) >= _MAX_SESSIONS:
+            self._speakers.pop(next(iter(self._speakers)))  # comes back with its next word
+        self._speakers[self._session_id] = Authority(
+            driver.instance_id, driver.control_channel, driver.control_stream_id, driver.host
+        )
+
+    def _count(self, reason: Refused | None) -> None:
+        if reason is not None:
+            self._counters.add(CounterType.DISCOVERY_REFUSED, reason)

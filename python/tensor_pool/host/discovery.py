@@ -1,0 +1,250 @@
+"""Discovery on this host: beside its driver, and as a registry of many drivers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_pool.closing import Closing
+from tensor_pool.discovery.agent import DiscoveryAgent
+from tensor_pool.discovery.authority import Authority
+from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection, requests_endpoint
+from tensor_pool.discovery.feed import RegistryFeed
+from tensor_pool.discovery.places import Endpoint, HeardDriver
+from tensor_pool.driver import Driver, DriverSection
+from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
+from tensor_pool.host import aeron as host_aeron
+from tensor_pool.host.connection import configured
+from tensor_pool.host.neighbours import providers
+from tensor_pool.pool.discovering import DiscoveryClient
+from tensor_pool.pool.pool import no_driver_error
+from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
+from tensor_pool.transport import AeronClient, AeronCounters
+from tensor_pool.transport.drain import Drain
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from tensor_pool.config import Config
+    from tensor_pool.discovery.config import DriverSource
+    from tensor_pool.driver.agent import DriverAgent
+    from tensor_pool.driver.service import Companion
+    from tensor_pool.pool.discovering import FoundStream
+    from tensor_pool.runtime import Agent, CounterFactory
+    from tensor_pool.transport import Client, Subscribe
+
+__all__ = ["Registry", "Searching", "discover", "open_driver"]
+
+_REGISTRY_CHANNEL: Final = "aeron:ipc"
+_LONGEST_NAP_S: Final = 0.1
+
+
+def discover(
+    *,
+    name: str = "",
+    tag: str | Iterable[str] = (),
+    stream_id: int | None = None,
+    data_source_id: int | None = None,
+    aeron_dir: str | os.PathLike[str] | None = None,
+    config: Config | str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    timeout_s: float = 1.0,
+) -> list[FoundStream]:
+    """Finds streams on this host and on those that the configured registries know.
+
+    What is found is advice: attach to it with `tensor_pool.connect`; a stream of another host
+    (`FoundStream.host`) needs a bridge first.
+
+    Args:
+        name: The stream's name, exactly.
+        tag: A tag, or several that it must all have. ``host:NAME`` is a tag of every stream of that host.
+        stream_id: Its id.
+        data_source_id: What it carries, as its producer numbers it.
+        aeron_dir: The directory of this host's media driver.
+        config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
+        settings: Configuration keys with their values.
+        timeout_s: How long to wait for all providers.
+
+    Raises:
+        NoDriverError: Nobody answers; the text says how to start a driver.
+
+    Example:
+        >>> import tensor_pool as tp
+        >>> with tp.connect(embedded=True) as pool:
+        ...     out = pool.producer("camera", dtype="uint8", shape=(4,), metadata={"tags": "lab,left"})
+        ...     [found.name for found in tp.discover(tag="left", aeron_dir=pool.aeron_dir)]
+        ['camera']
+    """
+    with Searching(configured(config, aeron_dir, settings)) as searching:
+        tags = [tag] if isinstance(tag, str) else tag
+        return searching.find(
+            name=name, tags=tags, stream_id=stream_id, data_source_id=data_source_id, timeout_s=timeout_s
+        )
+
+
+class Searching(Closing):
+    """A connection over which streams are looked for, again and again.
+
+    Args:
+        config: The sections ``discovery``, ``streams`` and ``aeron``.
+
+    Raises:
+        NoDriverError: There is no media driver.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._aeron_dir = host_aeron.aeron_dir(config.aeron)
+        with contextlib.ExitStack() as opening:
+            try:
+                client = opening.enter_context(host_aeron.connect(config.aeron, name="discover"))
+            except NoMediaDriverError as e:
+                raise no_driver_error(self._aeron_dir) from e
+            self._client = opening.enter_context(DiscoveryClient(client, providers(config)))
+            self._own = opening.pop_all()
+
+    def find(self, *, timeout_s: float = 1.0, **filters: Any) -> list[FoundStream]:
+        """What matches now; filters are those of `DiscoveryClient.ask`.
+
+        Raises:
+            NoDriverError: Nobody answers.
+            TensorPoolError: All who answer say that they can't.
+        """
+        found = self._client.ask(timeout_s=timeout_s, **filters)
+        if not found.answered:
+            raise no_driver_error(self._aeron_dir)
+        if len(found.errors) == found.answered:
+            raise TensorPoolError(found.errors[0], hint="ask for a name or a tag")
+        return list(found.streams)
+
+    def close(self) -> None:
+        """Ends the connection. May be called again."""
+        self._own.close()
+
+
+def open_driver(config: Config) -> Driver:
+    """An SHM driver with its discovery beside it, as the section ``discovery`` says."""
+    return Driver(config, companions=_companions(config))
+
+
+def _companions(config: Config) -> list[Companion]:
+    section = config[DiscoverySection]
+    period_ns = config[DriverSection].announce_interval_ms * 1_000_000
+
+    def provider(
+        driver: DriverAgent, client: Client, subscribe: Subscribe | None, counters: CounterFactory
+    ) -> Agent:
+        return DiscoveryAgent(
+            client,
+            section,
+            requests=requests_endpoint(config),
+            drivers=[_own_driver(config, driver)],
+            expiry_ns=3 * period_ns,
+            counters=counters,
+            subscribe=subscribe,
+        )
+
+    def feed(
+        driver: DriverAgent, client: Client, subscribe: Subscribe | None, _counters: CounterFactory
+    ) -> Agent:
+        registries = [Endpoint(registry.channel, registry.stream_id) for registry in section.registries]
+        return RegistryFeed(
+            client, _own_driver(config, driver), registries, period_ns=period_ns, subscribe=subscribe
+        )
+
+    return [provider] * section.embedded + [feed] * bool(section.registries)
+
+
+def _own_driver(config: Config, driver: DriverAgent) -> HeardDriver:
+    streams, host = config.streams, config[DiscoverySection].host_name
+    return HeardDriver(
+        announces=Endpoint(streams.announce_channel, streams.announce_stream_id),
+        metadata=Endpoint(streams.metadata_channel, streams.metadata_stream_id),
+        authority=Authority(
+            config[DriverSection].instance_id or host,  # the host's one driver has no name of its own
+            streams.control_channel,
+            streams.control_stream_id,
+            host,
+        ),
+        speaks=lambda session_id: session_id == driver.announce_session_id,
+    )
+
+
+def _heard(source: DriverSource) -> HeardDriver:
+    return HeardDriver(
+        announces=Endpoint(source.channel, source.stream_id),
+        metadata=Endpoint(
+            source.metadata_channel or source.channel, source.metadata_stream_id or source.stream_id
+        ),
+        authority=Authority(source.instance_id, source.control_channel, source.control_stream_id, source.host)
+        if source.names_its_driver
+        else None,
+    )
+
+
+class Registry(Closing):
+    """A registry of the streams of many drivers; it runs from construction to `close`.
+
+    Args:
+        config: The sections ``discovery``, ``agents`` and ``aeron``.
+
+    Raises:
+        ConfigError: It would hear of nothing.
+        NoMediaDriverError: Nobody runs a media driver here.
+    """
+
+    def __init__(self, config: Config) -> None:
+        section = config[DiscoverySection]
+        if not section.sources:
+            raise ConfigError(
+                "the registry has nobody to listen to",
+                hint="a table [[discovery.sources]] with the channel where drivers tell of their streams",
+            )
+        self.requests = Endpoint(section.channel or _REGISTRY_CHANNEL, section.stream_id or REQUEST_STREAM_ID)
+        with contextlib.ExitStack() as opening:
+            client = opening.enter_context(
+                AeronClient.connect(
+                    host_aeron.aeron_dir(config.aeron),
+                    name="registry",
+                    driver_timeout_ms=config.aeron.driver_timeout_ms,
+                    channel_defaults=config.aeron.channel_defaults,
+                )
+            )
+            drain = opening.enter_context(Drain(client, name="registry drain"))
+            counters = AeronCounters(client)
+            self._agent = DiscoveryAgent(
+                drain.client,
+                section,
+                requests=self.requests,
+                drivers=[_heard(source) for source in section.sources],
+                expiry_ns=section.expiry_ns,
+                counters=counters,
+                subscribe=drain.subscribe,
+            )
+            self._runner = opening.enter_context(
+                AgentRunner(
+                    self._agent,
+                    idle=make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S),
+                    policy=ErrorPolicy(limit=config.agents.error_limit),
+                    counters=counters,
+                )
+            )
+            self._own = opening.pop_all()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it answers."""
+        return self._runner.is_running
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, unless it was closed."""
+        return self._runner.error
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it has ended; says whether it has."""
+        return self._runner.wait(timeout_s)
+
+    def close(self) -> None:
+        """Ends. May be called again."""
+        self._own.close()

@@ -1,0 +1,29 @@
+"""How a consumer reads: what a program asked for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tensor_pool.wire.messages import Mode
+
+__all__ = ["ConsumerOptions", "Start"]
+
+Start = str | int
+"""``"latest"``, ``"oldest"`` or a sequence number."""
+
+
+class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer reads."""
+
+    start: Start = "latest"
+    mode: Mode = Mode.STREAM
+    max_rate_hz: int = 0
+    progress: bool = False
+    own_stream: bool = False
+    attach: bool = True
+    shm: bool = True
+    fallback_uri: str = ""
+    """Where chunks are when nobody says so."""
+    copy_mode: bool = False
+    relaxed_stride: bool = False
+    max_outstanding_seq_gap: int = 256

@@ -1,0 +1,49 @@
+"""What a consumer counted in rings that it does not read any more, and where it left the last one."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tensor_pool import _native
+
+__all__ = ["FormerRings"]
+
+
+class FormerRings:
+    """Sums over rings that were let go of; what still is in use is not among them."""
+
+    def __init__(self) -> None:
+        self.gaps = 0
+        """Frames that were never found."""
+        self.late = 0
+        """Frames that were overwritten before or while they were read."""
+        self.drops: collections.Counter[str] = collections.Counter()
+        """Frames that were found and dropped, by reason."""
+        self._position: tuple[int, int] | None = None
+
+    @property
+    def any_read(self) -> bool:
+        """Whether there was one that was read from: what comes next is for us from its first frame on."""
+        return self._position is not None
+
+    def next_seq(self, epoch: int) -> int | None:
+        """Where to go on in this epoch; None when the last ring was of another one."""
+        return self._position[1] if self._position is not None and self._position[0] == epoch else None
+
+    def add(self, ring: _native.RingReader, *, is_over: bool = True) -> None:
+        """Takes over what was counted in a ring.
+
+        Args:
+            ring: The ring, still open.
+            is_over: What is unread in it is lost: its epoch or our lease is over [DRV-4.9-9]. False where the
+                same frames are read from elsewhere from now on.
+        """
+        self._position = (ring.address.epoch, ring.next_seq)
+        newest = ring.newest()
+        if is_over and newest is not None and newest >= ring.next_seq:
+            self.drops["epoch_ended"] += newest + 1 - ring.next_seq
+        self.gaps += ring.gaps
+        self.late += ring.late
+        self.drops.update(ring.drops)

@@ -1,0 +1,76 @@
+"""`tpool discover` and `tpool discovery run`, as people type them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridges import free_endpoints
+from tensor_pool.ops.cli import exit_codes
+from tensor_pool.testing import Cluster, wait_until
+
+PERIOD_MS = 100
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """A host whose driver tells a registry of its streams, and the configuration of those who ask it."""
+    feed, queries = free_endpoints(2)
+    directory = tmp_path_factory.mktemp("registry")
+    registry, client = directory / "registry.toml", directory / "client.toml"
+    registry.write_text(
+        f'[discovery]\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.sources]]\nchannel = "aeron:udp?endpoint={feed}"\n'
+    )
+    client.write_text(
+        f'[discovery]\nstream_id = 4711\n[[discovery.providers]]\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.registries]]\nchannel = "aeron:udp?endpoint={feed}"\nstream_id = 7001\n'
+    )
+    settings = {"driver.announce_interval_ms": PERIOD_MS, "discovery.host": "lab-a"}
+    with Cluster(settings, driver=False) as host:
+        running = host.start("discovery", "run", f"--config={registry}", "--format=jsonl")
+        assert json.loads(running.read_line())["stream_id"] == 7000
+        host.start_driver(f"--config={client}")
+        yield host, client
+        assert running.terminate() == exit_codes.OK
+
+
+def test_a_stream_is_found_through_the_registry(
+    registered: tuple[Cluster, Path], tpool: Callable[..., Any]
+) -> None:
+    host, client = registered
+    where = (f"--config={client}", f"--aeron-dir={host.aeron_dir}")
+
+    def found(*arguments: str) -> list[dict[str, object]]:
+        outcome = tpool("discover", "--format=json", *arguments, *where)
+        streams: list[dict[str, object]] = json.loads(outcome.out)
+        assert outcome.code == (exit_codes.OK if streams else exit_codes.PROBLEMS)
+        return streams
+
+    with host.connect() as pool, pool.producer("left", dtype="uint8", shape=(4,), metadata={"tags": "cam"}):
+        (stream,) = wait_until(lambda: found("--tag", "cam"), timeout_s=30)
+        assert (stream["name"], stream["host"]) == ("left", "lab-a")
+        assert found("--tag", "cam", "--name", "LEFT") == []
+        shown = tpool("discover", "--tag", "host:lab-a", *where).out
+        assert "left" in shown.splitlines()[1]
+
+
+def test_nobody_answers(registered: tuple[Cluster, Path], tmp_path: Path, tpool: Callable[..., Any]) -> None:
+    nobody = tmp_path / "nobody.toml"
+    nobody.write_text("[discovery]\nstream_id = 4712\n")
+    where = (f"--config={nobody}", f"--aeron-dir={registered[0].aeron_dir}")
+    outcome = tpool("discover", "--timeout", "0.3", *where)
+    assert outcome.code == exit_codes.NO_DRIVER
+    assert "tpool up" in outcome.err
+
+
+def test_a_registry_without_sources_says_what_it_needs(
+    registered: tuple[Cluster, Path], tpool: Callable[..., Any]
+) -> None:
+    outcome = tpool("discovery", "run", f"--aeron-dir={registered[0].aeron_dir}")
+    assert outcome.code == exit_codes.USAGE
+    assert "discovery.sources" in outcome.err

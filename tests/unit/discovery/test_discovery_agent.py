@@ -1,0 +1,244 @@
+"""The provider over streams in memory: who is heard, who is answered, what is counted."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from discoveries import LAB, SECOND, announce, described, meta, request
+from tensor_pool.discovery.agent import DiscoveryAgent
+from tensor_pool.discovery.authority import Authority
+from tensor_pool.discovery.config import DiscoverySection
+from tensor_pool.discovery.feed import RegistryFeed
+from tensor_pool.discovery.places import Endpoint, HeardDriver
+from tensor_pool.runtime import AgentInvoker, FakeClock
+from tensor_pool.transport.memory import MemoryBus
+from tensor_pool.wire import decode, encode
+from tensor_pool.wire.messages import DiscoveryResponse, DiscoveryStatus, ShmDriverShutdown, ShutdownReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensor_pool.wire import Message
+    from tensor_pool.wire.messages import DiscoveryRequest
+
+CONTROL = Endpoint("aeron:ipc", 1000)
+ANNOUNCES = Endpoint("aeron:ipc", 1001)
+METADATA = Endpoint("aeron:ipc", 1300)
+FEED = Endpoint("aeron:ipc", 7001)
+ANSWERS = Endpoint("aeron:ipc?term-length=4m", 7004)
+
+
+class Provider:
+    """A provider that a test drives."""
+
+    def __init__(
+        self, bus: MemoryBus, *drivers: HeardDriver, section: DiscoverySection | None = None
+    ) -> None:
+        self.bus = bus
+        self.clock = FakeClock()
+        self.agent = DiscoveryAgent(
+            bus.client(),
+            section or DiscoverySection(),
+            requests=CONTROL,
+            drivers=drivers,
+            expiry_ns=3 * SECOND,
+            clock=self.clock,
+        )
+        self.invoker = AgentInvoker(self.agent)
+        self.invoker.start()
+        self.answers = bus.client().add_subscription(*ANSWERS)
+
+    def say(self, where: Endpoint, *messages: Message | bytes) -> None:
+        """Sends messages as one publication, and lets the provider work."""
+        with self.bus.client().add_publication(*where) as publication:
+            for message in messages:
+                publication.offer(message if isinstance(message, bytes) else encode(message))
+            self.invoker.invoke()
+
+    def ask(self, asked: DiscoveryRequest | None = None) -> list[DiscoveryResponse]:
+        """What comes back."""
+        self.say(CONTROL, asked or request())
+        given = [decode(data) for data in self.answers.receive()]
+        assert all(isinstance(each, DiscoveryResponse) for each in given)
+        return [each for each in given if isinstance(each, DiscoveryResponse)]
+
+    def streams(self) -> list[tuple[str, int]]:
+        """Drivers and ids of all streams that it tells of."""
+        (answer,) = self.ask()
+        return [(result.driver_instance_id, result.stream_id) for result in answer.results]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What it counted."""
+        return self.agent.counters.snapshot()
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    return MemoryBus()
+
+
+@pytest.fixture
+def provider(bus: MemoryBus) -> Iterator[Provider]:
+    provider = Provider(bus, HeardDriver(ANNOUNCES, METADATA, LAB))
+    yield provider
+    provider.invoker.close()
+
+
+@pytest.mark.req("DSC-2.1-1", "DSC-4.3-2", "DSC-5.2-1")
+def test_a_query_is_answered_where_it_says(provider: Provider) -> None:
+    provider.say(ANNOUNCES, announce())
+    provider.say(METADATA, described(), meta(tags="left"))
+    (answer,) = provider.ask(request("left"))
+    assert (answer.request_id, answer.status) == (0x1122334455667788, DiscoveryStatus.OK)
+    assert [result.data_source_name for result in answer.results] == ["camera"]
+
+
+@pytest.mark.req("DSC-4.3-3")
+def test_nothing_is_answered_where_it_was_asked(bus: MemoryBus, provider: Provider) -> None:
+    listener = bus.client().add_subscription(*CONTROL)
+    provider.say(CONTROL, request())
+    assert [type(decode(data)).__name__ for data in listener.receive()] == ["DiscoveryRequest"]
+
+
+@pytest.mark.req("DSC-4.2-3", "DSC-10-6", "DSC-8-2")
+def test_other_messages_on_the_same_stream_are_none_of_its_business(provider: Provider) -> None:
+    other_schema, other_version = (bytearray(encode(request())) for _ in range(2))
+    struct.pack_into("<H", other_schema, 4, 900)
+    struct.pack_into("<H", other_version, 6, 99)
+    provider.say(CONTROL, announce(), bytes(other_schema), bytes(other_version), b"", b"\xff" * 40)
+    assert provider.answers.receive() == []
+    assert provider.counts["queries dropped (unsupported_version)"] == 1
+
+
+@pytest.mark.req("DSC-5.1-5", "DSC-5.1-6")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"response_channel": ""}, "no_response_channel"),
+        ({"response_stream_id": 0}, "no_response_stream"),
+        ({"response_channel": "aeron:udp?endpoint=registry.lab:4000"}, "response_host_name"),
+        ({"response_channel": "nonsense"}, "bad_response_channel"),
+    ],
+)
+def test_requests_without_a_way_back_are_dropped_and_counted(
+    provider: Provider, changes: dict[str, object], reason: str
+) -> None:
+    assert provider.ask(request(**changes)) == []
+    assert provider.counts[f"queries dropped ({reason})"] == 1
+    assert len(provider.ask()) == 1
+
+
+def test_a_query_cut_short_is_dropped_and_counted(provider: Provider) -> None:
+    provider.say(CONTROL, encode(request("left"))[:-6])
+    assert provider.answers.receive() == []
+    assert provider.counts["queries dropped (malformed)"] == 1
+
+
+@pytest.mark.req("DSC-6.2-3")
+def test_a_stream_that_is_silent_is_gone(provider: Provider) -> None:
+    provider.say(ANNOUNCES, announce())
+    provider.clock.advance(s=2)
+    assert provider.streams() == [("lab", 10_000)]
+    provider.clock.advance(s=1)
+    assert provider.streams() == []
+    provider.invoker.invoke()
+    assert provider.counts["streams known"] == 0
+
+
+def test_a_driver_that_says_goodbye_has_no_streams(provider: Provider) -> None:
+    provider.say(ANNOUNCES, announce())
+    provider.say(ANNOUNCES, ShmDriverShutdown(timestamp_ns=1, reason=ShutdownReason.NORMAL))
+    assert provider.streams() == []
+
+
+def test_answers_wait_until_somebody_listens(bus: MemoryBus, provider: Provider) -> None:
+    late = request(response_stream_id=7777)
+    provider.say(CONTROL, late)
+    listener = bus.client().add_subscription("aeron:ipc?term-length=4m", 7777)
+    provider.invoker.invoke()
+    assert len(listener.receive()) == 1
+
+
+def test_answers_that_nobody_takes_are_given_up(provider: Provider) -> None:
+    for request_id in range(10):
+        provider.say(CONTROL, request(response_stream_id=7777, request_id=request_id))
+    assert provider.counts["queries dropped (too_many_waiting)"] == 2
+    provider.clock.advance(s=2)
+    provider.invoker.invoke()
+    assert provider.counts["answers unsent"] == 8
+
+
+def test_a_question_that_is_repeated_waits_once(bus: MemoryBus, provider: Provider) -> None:
+    for _ in range(10):
+        provider.say(CONTROL, request(response_stream_id=7777))
+    listener = bus.client().add_subscription("aeron:ipc?term-length=4m", 7777)
+    assert provider.invoker.invoke() == 1
+    assert len(listener.receive()) == 1
+    assert "queries dropped (too_many_waiting)" not in provider.counts
+
+
+def test_an_answer_that_waits_is_no_work(provider: Provider) -> None:
+    """An agent that calls waiting work would spin for whoever never listens."""
+    provider.say(CONTROL, request(response_stream_id=7777))
+    assert provider.invoker.invoke() == 0
+
+
+def test_a_flood_of_endpoints_keeps_few_open(provider: Provider) -> None:
+    for stream_id in range(8_000, 8_300):
+        provider.say(CONTROL, request(response_stream_id=stream_id))
+    assert provider.agent.open_ports <= 64
+    assert len(provider.ask()) == 1
+    provider.clock.advance(s=60)
+    provider.invoker.invoke()
+    assert provider.agent.open_ports == 0
+
+
+@pytest.mark.req("DSC-2.2-1", "DSC-6.1-1")
+def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> None:
+    registry = Provider(bus, HeardDriver(FEED, FEED, None))
+    registry.say(FEED, announce())
+    assert registry.counts["announces refused (unknown_driver)"] == 1
+    for number in (1, 2):
+        driver = Authority(f"driver-{number}", "aeron:ipc", 1000, f"host-{number}")
+        announces, names = (
+            Endpoint("aeron:ipc", 1001 + number * 100),
+            Endpoint("aeron:ipc", 1300 + number * 100),
+        )
+        feed = RegistryFeed(
+            bus.client(),
+            HeardDriver(announces, names, driver),
+            [FEED],
+            period_ns=SECOND,
+            clock=registry.clock,
+        )
+        with AgentInvoker(feed) as telling:
+            telling.invoke()
+            for where, message in ((announces, announce()), (names, described(f"camera-{number}"))):
+                with bus.client().add_publication(*where) as publication:
+                    publication.offer(encode(message))
+            telling.invoke()
+        registry.invoker.invoke()
+    (answer,) = registry.ask()
+    assert [(each.driver_instance_id, each.data_source_name) for each in answer.results] == [
+        ("driver-1", "camera-1"),
+        ("driver-2", "camera-2"),
+    ]
+    assert [each.tags[0].tag for each in answer.results] == ["host:host-1", "host:host-2"]
+    registry.invoker.close()
+
+
+def test_another_driver_on_the_same_stream_is_not_taken_for_this_one(bus: MemoryBus) -> None:
+    with bus.client().add_publication(*ANNOUNCES) as own:
+        provider = Provider(
+            bus, HeardDriver(ANNOUNCES, METADATA, LAB, lambda session: session == own.session_id)
+        )
+        provider.say(ANNOUNCES, announce(stream_id=20_000))
+        own.offer(encode(announce(stream_id=10_000)))
+        assert provider.streams() == [("lab", 10_000)]
+        provider.say(ANNOUNCES, ShmDriverShutdown(timestamp_ns=1, reason=ShutdownReason.NORMAL))
+        assert provider.streams() == [("lab", 10_000)]
+        provider.invoker.close()
