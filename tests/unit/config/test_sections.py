@@ -45,6 +45,7 @@ class TestContainment:
         "discovery.embedded",
         "discovery.denies",
         "discovery.resolves_names",
+        "control.enabled",
     ]
     # Sums of payload bytes that travel in chunks: nothing about files.
     ONLY_SOUNDS_SO: ClassVar = ["bridge.checksums"]

@@ -1,4 +1,4 @@
-"""What a provider counts, in counters that every process of the host can read."""
+"""Counters by reason, that every process of the host can read."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
-    from tensor_pool.runtime import Counter, CounterFactory, CounterType
+    from tensor_pool.runtime.counters import Counter, CounterFactory, CounterType
 
-__all__ = ["DiscoveryCounters"]
+__all__ = ["ReasonCounters"]
 
 _MAX_KEY_BYTES: Final = 100
 
 
-class DiscoveryCounters(Closing):
-    """The numbers of one provider; what is counted by reason gets a counter with the first of its kind.
+class ReasonCounters(Closing):
+    """The numbers of one owner; what is counted by reason gets a counter with the first of its kind.
 
     Example:
         >>> from tensor_pool.runtime import CounterType, LocalCounters
-        >>> counters = DiscoveryCounters(LocalCounters(), "discovery")
+        >>> counters = ReasonCounters(LocalCounters(), "discovery")
         >>> counters.add(CounterType.DISCOVERY_DROPPED, "no_response_channel")
         >>> counters.snapshot()
         {'queries dropped (no_response_channel)': 1}
@@ -32,11 +32,20 @@ class DiscoveryCounters(Closing):
 
     def add(self, kind: CounterType, reason: str = "") -> None:
         """Counts one more."""
-        self._cell(kind, reason).add()
+        self.cell(kind, reason).add()
 
     def set(self, kind: CounterType, value: int) -> None:
         """Says how many there are."""
-        self._cell(kind, "").set(value)
+        self.cell(kind).set(value)
+
+    def cell(self, kind: CounterType, reason: str = "") -> Counter:
+        """The counter itself."""
+        key = (kind, reason)
+        if key not in self._cells:
+            self._cells[key] = self._factory.create(
+                kind, f"{self._owner}: {_name(*key)}", key=reason.encode("ascii")[:_MAX_KEY_BYTES]
+            )
+        return self._cells[key]
 
     def snapshot(self) -> dict[str, int]:
         """All numbers by their names."""
@@ -47,14 +56,6 @@ class DiscoveryCounters(Closing):
         for cell in self._cells.values():
             cell.close()
         self._cells.clear()
-
-    def _cell(self, kind: CounterType, reason: str) -> Counter:
-        key = (kind, reason)
-        if key not in self._cells:
-            self._cells[key] = self._factory.create(
-                kind, f"{self._owner}: {_name(*key)}", key=reason.encode("ascii")[:_MAX_KEY_BYTES]
-            )
-        return self._cells[key]
 
 
 def _name(kind: CounterType, reason: str) -> str:
