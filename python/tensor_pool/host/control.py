@@ -110,6 +110,11 @@ class Service(Closing):
         """Whether it can be commanded now; a media driver that it has lost is looked for until `close`."""
         return self._runner is not None and self._runner.is_running
 
+    @property
+    def ignored(self) -> int:
+        """Messages for others that were left out before Python saw them."""
+        return self._agent.ignored
+
     def __getitem__(self, key: str) -> Any:
         """The present value of a property."""
         return self._desk[key]
@@ -151,12 +156,12 @@ class Service(Closing):
             client = opening.enter_context(host_aeron.connect(self._config.aeron, name=self._name))
             self._drain = opening.enter_context(Drain(client, name="service drain"))
             counters = AeronCounters(client)
-            agent = ServiceAgent(
+            self._agent = ServiceAgent(
                 self._drain.client, self._config, self.tag, self._desk, doc=self._doc, counters=counters
             )
             self._runner = opening.enter_context(
                 AgentRunner(
-                    agent,
+                    self._agent,
                     idle=make_idle("doorbell", bell=self._drain, max_pause_s=_LONGEST_NAP_S),
                     policy=ErrorPolicy(limit=self._config.agents.error_limit),
                     counters=counters,

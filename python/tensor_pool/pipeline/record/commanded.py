@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CommandedRecorder"]
 
 _LOG: Final = logging.getLogger(__name__)
-_SUMMED: Final = ("frames", "nbytes", "lost", "dropped", "segments")
+_SUMMED: Final = ("frames", "nbytes", "lost", "dropped")
 
 
 class CommandedRecorder(Closing):
