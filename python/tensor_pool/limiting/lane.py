@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
 
-__all__ = ["LimiterLane"]
+__all__ = ["LimiterLane", "copy_frame"]
 
 _LOOK_S: Final = 0.05
 """How late another epoch of the source may be noticed while no slot is open."""
@@ -153,7 +153,7 @@ class LimiterLane(Closing):
         producer = self._producer
         writer = None if producer is None else producer.writer
         try:
-            is_whole = None if writer is None else _copy(frame, writer)
+            is_whole = None if writer is None else copy_frame(frame, writer)
         except ClosedError:
             is_whole = None
         if is_whole is None:
@@ -166,7 +166,7 @@ class LimiterLane(Closing):
             self._slots.use(now_ns)
 
 
-def _copy(frame: Frame, writer: _native.RingWriter) -> bool:
+def copy_frame(frame: Frame, writer: _native.RingWriter) -> bool:
     """Writes a frame into the slot of its number; false, and no frame, when it was overwritten meanwhile.
 
     Raises:
