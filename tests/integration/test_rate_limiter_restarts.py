@@ -135,6 +135,9 @@ def test_each_piece_may_die_once(host: Host) -> None:
         taken = fresh_frames(host.cluster, time.time_ns(), 5)
         assert taken == sorted(set(taken)), f"{name}: frames came twice or out of order"
         print(f"{name}: {time.monotonic() - started:.1f} s")
+    with tp.ControlClient(config=host.cluster.config) as control:
+        wait_until(lambda: control.services(only="limiter"), what="a service that came back too")
+        control.send("limiter", "max_rate_hz", 30.0)
     assert host.limiter.terminate() == OK
 
 

@@ -58,7 +58,8 @@ class LimiterLane(Closing):
         self._slots = slots
         self._tally = tally
         self._nslots = nslots
-        self._consumer = pool.consumer(source)
+        # It decides itself what to leave out: where all should pass, being behind is no reason to skip any.
+        self._consumer = pool.consumer(source, max_outstanding_seq_gap=0)
         self._metadata = MetadataRelay(self._consumer.session, dest if isinstance(dest, str) else "")
         self._producer: Producer | None = None
         self._held: Frame | None = None
