@@ -83,6 +83,7 @@ class ConsumerSession(StreamSession):
         """Notified whenever `reader` changes or there is progress."""
         self._on_reader: Callable[[_native.RingReader | None], None] | None = None
         self._on_qos: Callable[[QosConsumer, bool], object] | None = None
+        self._on_said: Callable[[DataSourceAnnounce | DataSourceMeta | Blob], object] | None = None
         self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
         """Thins frames out while the producer does not do it for us."""
         self.streams = ConsumerStreams(context, options)
@@ -126,6 +127,13 @@ class ConsumerSession(StreamSession):
         Called from the agent's thread: whoever listens must be quick and must not raise.
         """
         self._on_qos = on_qos
+
+    def watch_metadata(self, on_said: Callable[[DataSourceAnnounce | DataSourceMeta | Blob], object]) -> None:
+        """Tells of all that the producer says of its stream, also again; blobs when they are whole.
+
+        Called from the agent's thread: whoever listens must be quick and must not raise.
+        """
+        self._on_said = on_said
 
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
@@ -279,11 +287,16 @@ class ConsumerSession(StreamSession):
             self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
             self._follow()
         self.metadata.on_message(message)
+        is_former = isinstance(message, DataSourceAnnounce) and message != self.metadata.announce
+        if self._on_said is not None and not is_former:
+            self._on_said(message)
 
     def _on_blob(self, message: MetaBlobAnnounce | MetaBlobChunk | MetaBlobComplete, now_ns: int) -> None:
         blob = self._assembly.on_message(message, now_ns)
         if blob is not None:
             self.blobs = {**self.blobs, blob.blob_type: blob}  # replaced, not changed: user threads read it
+            if self._on_said is not None:
+                self._on_said(blob)
 
     def _on_report(self, report: QosConsumer, header: Header, now_ns: int) -> None:
         """Somebody else may report under our id: then we take another [WIRE-10.1.2-15]."""
