@@ -91,6 +91,23 @@ class ControlSection(Section, frozen=True):
         doc("Who may command which services. None: this host alone, over IPC and loopback."),
     ] = ()
 
+    def require_enabled(self) -> None:
+        """For those who are of no use when nobody can command them.
+
+        Raises:
+            ConfigError: Services are switched off.
+
+        Example:
+            >>> ControlSection(enabled=False).require_enabled()
+            Traceback (most recent call last):
+            tensor_pool.errors.ConfigError: control.enabled is false: nobody could command it
+              try: control.enabled=true
+        """
+        if not self.enabled:
+            raise ConfigError(
+                "control.enabled is false: nobody could command it", hint="control.enabled=true"
+            )
+
 
 class ControlPlaces(NamedTuple):
     """Where a host's commands and status travel.

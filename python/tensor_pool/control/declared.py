@@ -115,6 +115,8 @@ class Command(_Declared):
         most: The largest number.
         choices: All values there are.
         check: Called with a value; a `ValueError` of it refuses the value.
+        takes_correlation_id: Whether `run` is called with the command's correlation id too: for what is told
+            later with `Service.tell`, so that who asked knows what it is the answer to.
         doc: What it does, in a line.
 
     Example:
@@ -124,17 +126,19 @@ class Command(_Declared):
 
     def __init__(
         self,
-        run: Callable[[Any], object],
+        run: Callable[..., object],
         *,
         kind: type | None = None,
         least: float | None = None,
         most: float | None = None,
         choices: Sequence[Value] = (),
         check: Callable[[Any], object] | None = None,
+        takes_correlation_id: bool = False,
         doc: str = "",
     ) -> None:
         super().__init__(kind, least=least, most=most, choices=choices, check=check, doc=doc)
         self.run = run
+        self.takes_correlation_id = takes_correlation_id
 
 
 def reading(kind: type, doc: str, default: Value = None) -> Property:

@@ -185,9 +185,12 @@ class ServiceDesk:
         except RefusedValueError as e:
             raise _RefusedError("wrong_value", str(e)) from e
         act = declared.run if isinstance(declared, Command) else declared.on_change
+        arguments = [value]
+        if isinstance(declared, Command) and declared.takes_correlation_id:
+            arguments.append(event.correlation_id)
         if act is not None:
             try:
-                act(value)
+                act(*arguments)
             except Exception as e:  # whatever it is, other commands go on
                 raise _RefusedError("failed", _words(e)) from e
         if isinstance(declared, Property):

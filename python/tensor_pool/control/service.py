@@ -125,9 +125,7 @@ class ServiceAgent:
         """One duty cycle."""
         work = sum(outbox.flush() for outbox in self._status)
         work += sum(ear.poll() for ear in self._ears)
-        for key, value, correlation_id in self.desk.take_posted():
-            self._tell(key, value, correlation_id=correlation_id)
-            work += 1
+        work += self._tell_posted()
         for key, value in self.desk.take_changed().items():
             self._tell(key, value)
             work += 1
@@ -136,7 +134,8 @@ class ServiceAgent:
         return work
 
     def on_close(self) -> None:
-        """Says goodbye and closes everything."""
+        """Says the last that it has to say, then goodbye, and closes everything."""
+        self._tell_posted()
         self._tell(ENDED, None)
         for outbox in self._status:
             outbox.flush()
@@ -147,6 +146,12 @@ class ServiceAgent:
 
     def _tell(self, key: str, value: Value, *, correlation_id: int = 0) -> None:
         self._send(event_message(self.tag, key, value, correlation_id=correlation_id))
+
+    def _tell_posted(self) -> int:
+        posted = self.desk.take_posted()
+        for key, value, correlation_id in posted:
+            self._tell(key, value, correlation_id=correlation_id)
+        return len(posted)
 
     def _tell_all(self) -> None:
         self._refusals_left = _MAX_REFUSALS

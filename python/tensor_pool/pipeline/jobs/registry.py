@@ -29,6 +29,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """``module:function``."""
     options: tuple[str, ...] = ()
     """Keywords of the function that can be given on the command line."""
+    frame_options: tuple[str, ...] | None = None
+    """Those that count where single frames are asked for; None when the job takes none."""
     writes_files: bool = False
     takes_recording: bool = False
     """Its function also takes ``recording``, for what is beside the rows."""
@@ -39,17 +41,27 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         found: Callable[..., Any] = getattr(import_module(module), name)
         return found
 
-    def check_options(self, given: Iterable[str]) -> None:
+    def check_options(self, given: Iterable[str], *, of_frames: bool = False) -> None:
         """Looks whether these are options of this job.
 
+        Args:
+            given: Their names.
+            of_frames: Whether single frames are asked for.
+
         Raises:
-            ConfigError: One is not.
+            ConfigError: One is not, or the job takes no single frames.
         """
-        unknown = [key for key in given if key not in self.options]
+        options = self.frame_options if of_frames else self.options
+        if options is None:
+            able = [each.name for each in JOBS.values() if each.frame_options is not None]
+            raise ConfigError(
+                f"the job {self.name} takes no single frames", hint=f"those that do: {', '.join(able)}"
+            )
+        unknown = [key for key in given if key not in options]
         if unknown:
             raise ConfigError(
-                f"the job {self.name} takes no {', '.join(unknown)}",
-                hint=f"it takes {', '.join(self.options) or 'no options of its own'}",
+                f"the job {self.name} takes no {', '.join(unknown)}" + (" for frames" if of_frames else ""),
+                hint=f"it takes {', '.join(options) or 'no options of its own'}",
             )
 
 
@@ -76,6 +88,7 @@ _LISTED: Final = (
         reads_tensors=True,
         function=f"{_HERE}.statistics_job:statistics",
         options=("windows",),
+        frame_options=(),
     ),
     Job(
         name="lineage",
@@ -89,6 +102,7 @@ _LISTED: Final = (
         reads_tensors=True,
         function=f"{_HERE}.thumbnails_job:thumbnails",
         options=("count", "size", "contrast"),
+        frame_options=("size",),
         writes_files=True,
     ),
     Job(

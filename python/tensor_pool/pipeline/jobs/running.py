@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tensor_pool.control.values import FrameRef
     from tensor_pool.pipeline.jobs.report.files import WrittenReport
     from tensor_pool.pipeline.jobs.report.model import Report
 
@@ -47,6 +48,7 @@ def run_job(
     start: str | None = None,
     end: str | None = None,
     options: Mapping[str, Any] | None = None,
+    frames: Sequence[FrameRef] = (),
 ) -> Finished:
     """Runs a job over a recording and writes ``NAME.html`` and ``NAME.json``.
 
@@ -61,9 +63,10 @@ def run_job(
         start: Only frames from this real time on: ISO 8601, or nanoseconds.
         end: Only frames up to this one.
         options: Keywords for the job's function.
+        frames: Exactly these, of jobs that take frames; see `work_on_frames`.
 
     Raises:
-        ConfigError: There is no such job, or an option makes no sense.
+        ConfigError: There is no such job, it takes no frames, or an option makes no sense.
         RegionError: There is no recording, or a stream is not in it.
         TensorPoolError: Spark failed; says why as far as that is known.
 
@@ -72,8 +75,16 @@ def run_job(
         'report/quality.html'
     """
     chosen = job(name)
-    chosen.check_options(options or {})
+    chosen.check_options(options or {}, of_frames=bool(frames))
     known = Recording(recording)
+    if frames:
+        if streams or start or end:
+            raise ConfigError("frames, and streams or times", hint="a frame is of one stream and one time")
+        from tensor_pool.pipeline.jobs.chosen_frames import work_on_frames  # noqa: PLC0415 - imports two jobs
+
+        with plain_errors():
+            result = work_on_frames(spark, name, known, frames, out, options=options)
+        return _finished(result, out, recording)
     names = [known[stream].name for stream in streams] or list(known)
     directory = output_directory(out)
     reader = spark.read.format(FORMAT).option("failOnDataLoss", "false")
@@ -86,8 +97,12 @@ def run_job(
         files = (directory,) if chosen.writes_files else ()
         more = {"recording": known} if chosen.takes_recording else {}
         result = chosen.load()(df, *files, streams=names, **more, **(options or {}))
+    return _finished(result, directory, recording)
+
+
+def _finished(result: Any, out: str | os.PathLike[str], recording: str | os.PathLike[str]) -> Finished:
     report = result.report()
-    return Finished(result, report, write_report(report, result, directory, source=str(recording)))
+    return Finished(result, report, write_report(report, result, out, source=str(recording)))
 
 
 @contextmanager

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["frame_table", "statistics"]
+__all__ = ["FRAME_COLUMNS", "describe", "frame_table", "statistics"]
 
 FRAME_COLUMNS: Final = (
     "size long, finite long, minimum double, maximum double, mean double, std double, nan_share double, "
@@ -64,7 +64,7 @@ def frame_table(df: DataFrame, edges: Mapping[str, Sequence[float]] | None = Non
         >>> frame_table(df).select("stream", "seq", "mean", "std").show()  # doctest: +SKIP
     """
     frames = df.filter(is_frame()).withColumn("stream", stream_name())
-    return map_tensors(frames, partial(_describe, edges or {}), FRAME_COLUMNS, keep=_KEPT, check=True)
+    return map_tensors(frames, partial(describe, edges or {}), FRAME_COLUMNS, keep=_KEPT, check=True)
 
 
 def statistics(
@@ -112,10 +112,16 @@ def statistics(
     return StatisticsResult(streams=[found[name] for name in sorted(found)], limits=limits)
 
 
-def _describe(
+def describe(
     edges: Mapping[str, Sequence[float]], array: NDArray[Any], row: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """What workers tell of a tensor."""
+    """What workers tell of a tensor, as `FRAME_COLUMNS`.
+
+    Args:
+        edges: As for `frame_table`.
+        array: The tensor.
+        row: Its row, with ``stream``.
+    """
     borders = edges.get(row["stream"])
     histogram = None if not borders else count_bins(sample(array, _SAMPLED_VALUES), borders)
     return (*frame_statistics(array), *dead_lines(array), histogram)

@@ -28,9 +28,20 @@ if TYPE_CHECKING:
 
     from tensor_pool.pipeline.jobs.report.model import Report
 
-__all__ = ["StreamThumbnails", "Thumbnail", "ThumbnailsResult", "thumbnails"]
+__all__ = [
+    "PICTURE_COLUMNS",
+    "StreamThumbnails",
+    "Thumbnail",
+    "ThumbnailsResult",
+    "draw",
+    "picture_path",
+    "thumbnails",
+    "write_picture",
+]
 
 _NEEDED: Final = ("stream_id", "stream_name", "epoch", "seq", "event_time", "status", "dtype", "shape")
+PICTURE_COLUMNS: Final = "png binary, reason string"
+"""What `draw` returns."""
 _LARGEST: Final = 1_024
 _MOST: Final = 1_000
 
@@ -119,8 +130,8 @@ def thumbnails(
         ranges = _contrasts(rows) if contrast == "stream" else {}
         drawn = map_tensors(
             rows,
-            partial(_draw, size, ranges),
-            "png binary, reason string",
+            partial(draw, size, ranges),
+            PICTURE_COLUMNS,
             keep=("stream", "epoch", "seq", "event_time", "status", "dtype", "shape", "place", "total"),
             check=True,
         )
@@ -132,7 +143,7 @@ def thumbnails(
         stream = found[name]
         sheet = stream_directory(directory, f"contact-{name}.png")
         subtitle = f"{len(of_stream)} of {stream.frames:,} frames, contrast by {contrast}"
-        _write(sheet, contact_sheet(name, subtitle, of_stream, size=size))
+        write_picture(sheet, contact_sheet(name, subtitle, of_stream, size=size))
         stream.sheet = str(sheet)
     return ThumbnailsResult(streams=[found[name] for name in sorted(found)])
 
@@ -160,10 +171,17 @@ def _bounds(array: NDArray[Any]) -> tuple[float | None, float | None]:
     return contrast_of(array) or (None, None)
 
 
-def _draw(
+def draw(
     size: int, ranges: Mapping[str, tuple[float, float]], array: NDArray[Any], row: Mapping[str, Any]
 ) -> tuple[bytes | None, str]:
-    """What workers do with a frame."""
+    """What workers do with a frame: its picture, or why there is none.
+
+    Args:
+        size: The longer side, in pixels.
+        ranges: What is black and white, by stream; by the frame itself where a stream is not in it.
+        array: The tensor.
+        row: Its row, with ``stream``.
+    """
     reason = refusal(array.shape)
     if reason is not None:
         return None, reason
@@ -180,10 +198,8 @@ def _save(directory: Path, stream: StreamThumbnails, row: Any) -> Tile:
         stream.refused += 1
     else:
         stream.drawn += 1
-        path = (
-            stream_directory(directory / "thumbnails", stream.stream) / f"{row['epoch']}-{row['seq']:08d}.png"
-        )
-        _write(path, bytes(row["png"]))
+        path = picture_path(directory, stream.stream, row["epoch"], row["seq"])
+        write_picture(path, bytes(row["png"]))
     stream.thumbnails.append(
         Thumbnail(
             epoch=row["epoch"],
@@ -198,7 +214,17 @@ def _save(directory: Path, stream: StreamThumbnails, row: Any) -> Tile:
     return Tile(None if path is None else bytes(row["png"]), (f"#{row['seq']}", clock, kind), reason)
 
 
-def _write(path: Path, content: bytes) -> None:
+def picture_path(directory: Path, stream: str, epoch: int, seq: int) -> Path:
+    """Where the picture of a frame is written."""
+    return stream_directory(directory / "thumbnails", stream) / f"{epoch}-{seq:08d}.png"
+
+
+def write_picture(path: Path, content: bytes) -> None:
+    """Writes a picture, and makes the directory that it is in.
+
+    Raises:
+        ConfigError: It can't be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

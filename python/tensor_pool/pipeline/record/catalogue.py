@@ -68,6 +68,8 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_event_ns: int | None = None
     rows_crc32c: int = 0
     """Of the table of its rows, the file beside it."""
+    stream_ids: tuple[int, ...] = ()
+    """Numbers that its stream had: a name may get another one. None where an earlier program wrote it."""
 
 
 def number_of(file: str) -> int:

@@ -157,4 +157,5 @@ def describe_rows(file: str, nbytes: int, rows: Sequence[Row], *, rows_crc32c: i
         first_event_ns=min(events, default=None),
         last_event_ns=max(events, default=None),
         rows_crc32c=rows_crc32c,
+        stream_ids=tuple(sorted({row.stream_id for row in told})),
     )

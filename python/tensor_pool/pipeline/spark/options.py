@@ -17,8 +17,12 @@ from tensor_pool.pipeline.spark.schema import Payload  # noqa: TC001 - msgspec r
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SourceOptions", "parse_options"]
+    from tensor_pool.pipeline.record.named_frames import NamedFrames
 
+__all__ = ["MOST_FRAMES", "SourceOptions", "parse_options"]
+
+MOST_FRAMES: Final = 10_000
+"""So many may be named in one query."""
 _NS: Final = 1_000_000_000
 
 
@@ -33,6 +37,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``stream``              all           one stream, or several with commas between them
     ``payload``             ref           ``ref``: where tensors lie; ``bytes``: the tensors themselves
     ``startSeq, endSeq``    all           which frames by number, both included
+    ``frames``              all           exactly these frames of a recording, ``STREAM/EPOCH/SEQ`` with
+                                          commas between them, and the gaps that they lie in
     ``startTs, endTs``      all           which frames by real time: nanoseconds, or ISO 8601
     ``partitionBytes``      64 MiB        about how many bytes of tensors a task gets
     ``filterPushdown``      false         leave out segments that a query's filters leave out; only for tables
@@ -58,6 +64,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     endSeq: int = EVERYTHING.last_seq  # noqa: N815
     startTs: int = EVERYTHING.first_ns  # noqa: N815
     endTs: int = EVERYTHING.last_ns  # noqa: N815
+    frames: tuple[tuple[int, int, int], ...] = ()
     partitionBytes: int = 64 << 20  # noqa: N815
     filterPushdown: bool = False  # noqa: N815
     failOnDataLoss: bool | None = None  # noqa: N815
@@ -78,6 +85,15 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def connection(self) -> Connection:
         """Which pool."""
         return Connection(aeron_dir=self.aeronDir, config=self.config, settings=self.settings)
+
+    @property
+    def named(self) -> NamedFrames | None:
+        """The frames that are asked for one by one; None for all."""
+        if not self.frames:
+            return None
+        from tensor_pool.pipeline.record.named_frames import NamedFrames  # noqa: PLC0415 - most name none
+
+        return NamedFrames(self.frames)
 
     @property
     def span(self) -> Span:
@@ -121,6 +137,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise ConfigError("no stream", hint='.option("stream", "camera-1"); `tpool streams` lists them')
     if options.mode == "recording" and not options.path:
         raise ConfigError("no recording", hint='.load("recordings/") names its directory or URI')
+    if options.mode == "live" and options.frames:
+        raise ConfigError("frames of a live stream", hint="frames are named in recordings; record the stream")
     refuse_credentials(options.path)
     return options
 
@@ -130,7 +148,23 @@ def _value(name: str, text: str) -> Any:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if name in {"startTs", "endTs"} and not text.lstrip("-").isdecimal():
         return _iso_ns(name, text)
+    if name == "frames":
+        return _frames(text)
     return text
+
+
+def _frames(text: str) -> list[tuple[int, int, int]]:
+    from tensor_pool.control.values import FrameRef  # noqa: PLC0415 - most queries name none
+
+    try:
+        found: list[tuple[int, int, int]] = [
+            FrameRef.parse(part.strip()) for part in text.split(",") if part.strip()
+        ]
+    except ValueError as e:
+        raise ConfigError(f"option frames: {e}", hint="such as 10000/3/42, 10000/3/57") from None
+    if not 1 <= len(found) <= MOST_FRAMES:
+        raise ConfigError(f"option frames names {len(found):,}", hint=f"1 to {MOST_FRAMES:,} frames")
+    return found
 
 
 def _iso_ns(name: str, text: str) -> int:

@@ -76,14 +76,18 @@ def parts_of(
     A task costs as much as reading some ten megabytes: a segment that is a little longer than two parts is no
     reason for a third one.
     """
-    about = msgspec.structs.replace(stream.catalogue, segments=[])
     end_row = segment.rows if end_row is None else end_row
     rows = end_row - first_row
     nbytes = segment.nbytes * rows // max(1, segment.rows)
     count = min(max(1, round(nbytes / part_bytes)), rows)
     edges = [first_row + rows * part // count for part in range(count + 1)] if rows > 0 else []
     for first, end in itertools.pairwise(edges):
-        yield SegmentPart(stream.place.uri, about, segment, first, end)
+        yield SegmentPart(*_about(stream), segment, first, end)
+
+
+def _about(stream: RecordedStream) -> tuple[str, Catalogue]:
+    """Where a stream lies, and what of its catalogue a task needs."""
+    return stream.place.uri, msgspec.structs.replace(stream.catalogue, segments=[])
 
 
 def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:
@@ -97,6 +101,8 @@ def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator
         yield from _missing(part, options)
         return
     table = span.of(table.slice(part.first_row, part.end_row - part.first_row))
+    if options.named is not None:
+        table = options.named.of(table)
     table = table.filter(pc.not_equal(table["kind"], "metadata"))
     if not table.num_rows:
         return
@@ -117,7 +123,18 @@ def read_part(part: SegmentPart, options: SourceOptions, span: Span) -> Iterator
 def _missing(part: SegmentPart, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """One row for all frames of a segment; its first part tells of it, the others of nothing."""
     segment = part.segment
-    if part.first_row == 0:
+    if options.named is not None:
+        for stream_id, epoch, seq in options.named.in_segment(part.catalogue, segment):
+            yield gap_batch(
+                options.payload,
+                stream_id=stream_id,
+                stream_name=part.catalogue.stream_name,
+                epoch=epoch,
+                seq=seq,
+                count=1,
+                status=MISSING,
+            )
+    elif part.first_row == 0:
         yield gap_batch(
             options.payload,
             stream_id=part.catalogue.stream_id,
@@ -146,6 +163,14 @@ class RecordingReader(DataSourceReader):
         """Parts of about the same size, oldest first."""
         recording = Recording(self._options.path)
         streams = [recording[name] for name in (recording if self._streams is None else self._streams)]
+        named = self._options.named
+        if named is not None:  # few rows of a segment: nothing to share out
+            return [
+                SegmentPart(*_about(stream), segment, 0, segment.rows)
+                for stream in streams
+                for segment in stream.segments(self._span)
+                if named.in_segment(stream.catalogue, segment)
+            ]
         return [
             part
             for stream in streams

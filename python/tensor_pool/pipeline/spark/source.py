@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
+from tensor_pool.errors import ConfigError
 from tensor_pool.pipeline.spark.options import parse_options
 from tensor_pool.pipeline.spark.schema import spark_schema
 
@@ -61,6 +62,8 @@ class TensorPoolSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """Follows a recording, or a live stream."""
         options = self._parsed
+        if options.frames:
+            raise ConfigError("a streaming query names frames", hint="name them in spark.read")
         if options.mode == "live":
             from tensor_pool.pipeline.spark.live_stream import LiveStreamReader
 

@@ -11,9 +11,12 @@ from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 from tensor_pool.ops.cli.pipeline.monitor import monitor
+from tensor_pool.ops.cli.pipeline.named_frame import NamedFrame
+from tensor_pool.ops.cli.pipeline.serve import serve
 from tensor_pool.ops.cli.pipeline.splits import Splits
 
 if TYPE_CHECKING:
+    from tensor_pool.control.values import FrameRef
     from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["pipeline"]
@@ -28,6 +31,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(monitor)
+pipeline.add_command(serve)
 
 
 @pipeline.command("list")
@@ -61,6 +65,14 @@ def list_jobs(output_format: OutputFormat) -> None:
 @click.option("--from", "start", metavar="TIME", help="Only frames from then on: ISO 8601 or nanoseconds.")
 @click.option("--to", "end", metavar="TIME", help="Only frames up to then.")
 @click.option(
+    "--frame",
+    "frames",
+    type=NamedFrame(),
+    multiple=True,
+    metavar="STREAM/EPOCH/SEQ",
+    help="thumbnails, statistics: exactly this frame; repeatable.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False),
     default="tensor-pool-report",
@@ -92,6 +104,7 @@ def run(
     streams: tuple[str, ...],
     start: str | None,
     end: str | None,
+    frames: tuple[FrameRef, ...],
     out: str,
     master: str,
     output_format: OutputFormat,
@@ -102,7 +115,7 @@ def run(
     `tpool pipeline list` lists the jobs. The report is NAME.html, and NAME.json with the same numbers.
     Segments that are missing are counted, and end nothing. Exit codes: 0 when nothing is bad, 1 when
     something is: the verdict of quality, a drift, a clock that is wrong, a training set without a frame or of
-    a recording with frames that can't be read.
+    a recording with frames that can't be read, a --frame that is not there.
 
     \b
     Examples:
@@ -110,19 +123,30 @@ def run(
       tpool pipeline run quality recordings --read-bytes --stream camera-1 --out report
       tpool pipeline run statistics recordings --from 2026-11-15T12:00:00Z --format json
       tpool pipeline run thumbnails recordings --count 48 --size 240
+      tpool pipeline run thumbnails recordings --frame 10000/3/42 --frame 10000/3/57
       tpool pipeline run training-set recordings --splits train=0.8,val=0.2 --by time --out set
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.ops.cli.pipeline.progress import spark_session, told  # noqa: PLC0415 - help needs none
     from tensor_pool.pipeline.jobs.registry import job  # noqa: PLC0415
 
     options = {key: own[key] for key in _OWN if own[key] is not None}
-    job(name).check_options(options)  # said before Spark starts, which takes seconds
+    if frames and (streams or start or end):
+        raise click.UsageError("--frame names a frame; --stream, --from and --to choose among all.")
+    job(name).check_options(options, of_frames=bool(frames))  # said before Spark starts, which takes seconds
     from tensor_pool.pipeline.jobs.report.page import cell_text  # noqa: PLC0415
     from tensor_pool.pipeline.jobs.running import run_job  # noqa: PLC0415
 
     with spark_session(master) as spark, told(spark, name):
         finished = run_job(
-            spark, name, recording, out, streams=streams, start=start, end=end, options=options
+            spark,
+            name,
+            recording,
+            out,
+            streams=streams,
+            start=start,
+            end=end,
+            options=options,
+            frames=frames,
         )
     written = finished.written
     if output_format == "table":

@@ -1,0 +1,263 @@
+"""A service that works on frames of a recording which events name, with a session of Spark that stays."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tensor_pool.closing import Closing
+from tensor_pool.control.config import ControlSection
+from tensor_pool.control.declared import Command, Property
+from tensor_pool.control.values import FrameRef
+from tensor_pool.errors import TensorPoolError
+from tensor_pool.host.connection import configured
+from tensor_pool.host.control import Service
+from tensor_pool.pipeline.jobs.absent_frames import absence, has_stream, yet_to_come
+from tensor_pool.pipeline.jobs.chosen_frames import work_on_frames
+from tensor_pool.pipeline.jobs.registry import JOBS
+from tensor_pool.pipeline.jobs.report.files import output_directory
+from tensor_pool.pipeline.jobs.request_queue import NotYetError, RequestQueue
+from tensor_pool.pipeline.jobs.running import plain_errors, run_job
+from tensor_pool.pipeline.record.recording import Recording
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from tensor_pool.config import Config
+    from tensor_pool.pipeline.jobs.request_queue import Request
+
+__all__ = ["PipelineService"]
+
+_FRESH_S: Final = 1.0
+"""What is known of a recording is looked up again when it is older."""
+_FRAME_JOBS: Final = {"thumbnail": "thumbnails", "statistics": "statistics"}
+"""Commands that take a frame, and the jobs that do them."""
+_RUN: Final = "run"
+
+
+class PipelineService(Closing):
+    """Draws and measures frames that others name, and runs jobs over a recording when told to.
+
+    A command is accepted at once and done later, in its turn. The outcome is an event of the service with the
+    correlation id of the command: ``thumbnail.done`` or ``thumbnail.failed``, with a text in JSON.
+
+    Args:
+        spark: The session, which stays the caller's.
+        recording: A directory or a URI; it may grow meanwhile.
+        out: The directory of pictures and reports.
+        instance: Which one, where there are several: ``service:pipeline:2``.
+        most_waiting: Commands beyond so many unfinished ones are refused.
+        wait_s: How long to wait for frames that are newer than all that is recorded.
+        size: The longer side of pictures, in pixels.
+        on_outcome: Called with the key and the text of each outcome, on a thread of the service.
+        aeron_dir: The directory of this host's media driver.
+        config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
+        settings: Configuration keys with their values.
+
+    Raises:
+        ConfigError: Services are switched off here, or the directory can't be written to.
+        RegionError: There is no recording.
+        NoMediaDriverError: Nobody runs a media driver here.
+
+    Example:
+        >>> with PipelineService(tps.session(), "recordings", "report") as service:  # doctest: +SKIP
+        ...     print(service.tag)
+        service:pipeline
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        recording: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        *,
+        instance: str = "",
+        most_waiting: int = 100,
+        wait_s: float = 90.0,
+        size: int | None = None,
+        on_outcome: Callable[[str, str], object] = lambda _key, _text: None,
+        aeron_dir: str | os.PathLike[str] | None = None,
+        config: Config | str | os.PathLike[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        found = configured(config, aeron_dir, settings)
+        found[ControlSection].require_enabled()
+        self._spark = spark
+        self._grown = _GrowingRecording(recording)
+        self._out = output_directory(out)
+        self._options = {} if size is None else {"size": size}
+        self._on_outcome = on_outcome
+        self._group = f"pipeline service {id(self)}"
+        self._has_group = False
+        self.error: BaseException | None = None
+        """What ended it, unless it was closed."""
+        self._showing = threading.Lock()
+        self._service: Service | None = None
+        self._queue = RequestQueue(
+            self._work, self._tell, most=most_waiting, wait_s=wait_s, changed=self._show
+        )
+        try:
+            self._service = Service(
+                "pipeline",
+                instance=instance,
+                properties=_properties(str(recording)),
+                commands=self._commands(),
+                doc="Works on frames of a recording, and runs jobs over it.",
+                config=found,
+            )
+        except BaseException:
+            self._queue.close()
+            raise
+        self.tag: Final = self._service.tag
+        """Who it is to others."""
+        self._show()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes commands; not any more when Spark is gone."""
+        return self.error is None
+
+    def close(self) -> None:
+        """Ends: what is being done is cut off, and what waits fails. May be called again."""
+        self._queue.close(hurry=self._cut_off)
+        if self._service is not None:
+            self._service.close()
+
+    def _commands(self) -> dict[str, Command]:
+        docs = {"thumbnail": "Draws a frame.", "statistics": "Tells the numbers of a frame."}
+        of_frames = {
+            key: Command(
+                lambda frame, number, key=key: self._queue.put(key, frame, number),
+                kind=FrameRef,
+                check=self._check_frame,
+                takes_correlation_id=True,
+                doc=docs[key],
+            )
+            for key in _FRAME_JOBS
+        }
+        run = Command(
+            lambda name, number: self._queue.put(_RUN, name, number),
+            kind=str,
+            choices=tuple(JOBS),
+            takes_correlation_id=True,
+            doc="Runs a job over the whole recording.",
+        )
+        return {**of_frames, _RUN: run}
+
+    def _check_frame(self, frame: FrameRef) -> None:
+        """Refuses at once what can't come right.
+
+        Raises:
+            ValueError: The recording has no such stream.
+        """
+        recording = self._grown.now()
+        if not has_stream(recording, frame.stream_id):
+            raise ValueError(absence(recording, frame).text)
+
+    def _work(self, request: Request) -> dict[str, Any]:
+        if not self._has_group:  # of this thread
+            self._spark.sparkContext.setJobGroup(self._group, "commands", interruptOnCancel=True)
+            self._has_group = True
+        try:
+            if request.key == _RUN:
+                return self._run(request.value)
+            return self._frame(_FRAME_JOBS[request.key], request.value)
+        except NotYetError:
+            raise
+        except Exception:
+            self._look_after_spark()
+            raise
+
+    def _frame(self, name: str, frame: FrameRef) -> dict[str, Any]:
+        recording = self._grown.now()
+        absent = yet_to_come(recording, frame)
+        if absent is not None:
+            raise NotYetError(absent.text)
+        with plain_errors():
+            (outcome,) = work_on_frames(
+                self._spark,
+                name,
+                recording,
+                [frame],
+                self._out,
+                options=self._options if name == "thumbnails" else {},
+            ).frames
+        if not outcome.is_done:
+            raise TensorPoolError(outcome.reason)
+        return outcome.flat()
+
+    def _run(self, name: str) -> dict[str, Any]:
+        finished = run_job(self._spark, name, self._grown.place, self._out)
+        return {
+            "job": name,
+            "summary": finished.report.summary,
+            "has_problems": finished.result.has_problems,
+            **msgspec.to_builtins(finished.written),
+        }
+
+    def _tell(self, request: Request, told: Any, is_done: bool) -> None:
+        key = f"{request.key}.{'done' if is_done else 'failed'}"
+        if not is_done:
+            about = {"job": request.value} if request.key == _RUN else {"frame": str(request.value)}
+            told = {**about, "reason": told}
+        text = msgspec.json.encode(told).decode()
+        if self._service is not None:
+            self._service.tell(key, text, correlation_id=request.correlation_id)
+        self._on_outcome(key, text)
+
+    def _show(self) -> None:
+        service, queue = self._service, self._queue
+        with self._showing:  # two threads do, and the later numbers have to stay
+            if service is not None:
+                counts = {"waiting": queue.unfinished, "done": queue.done, "failed": queue.failed}
+                for key, count in counts.items():
+                    service[key] = count
+
+    def _cut_off(self) -> None:
+        with contextlib.suppress(Exception):  # Spark may be gone, or going
+            self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def _look_after_spark(self) -> None:
+        """Without Java nothing can be done any more, and somebody has to start this again."""
+        try:
+            has_ended = self._spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - nothing else tells
+        except Exception:  # nobody is there to ask
+            has_ended = True
+        if has_ended:
+            self.error = TensorPoolError("Spark has ended", hint="start this again")
+
+
+def _properties(recording: str) -> dict[str, Property]:
+    counts = {
+        "waiting": "Commands that were accepted and are not finished.",
+        "done": "Commands that were done.",
+        "failed": "Commands that were accepted and could not be done.",
+    }
+    return {
+        "recording": Property(str, default=recording, read_only=True, doc="What it works on."),
+        **{key: Property(int, default=0, read_only=True, doc=doc) for key, doc in counts.items()},
+    }
+
+
+class _GrowingRecording:
+    """A recording that is written meanwhile; looked at again when that was long ago."""
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.place: Final = where
+        self._lock = threading.Lock()
+        self._known = Recording(where)
+        self._looked_s = time.monotonic()
+
+    def now(self) -> Recording:
+        """What is in it, at most a second ago."""
+        with self._lock:
+            if time.monotonic() - self._looked_s >= _FRESH_S:
+                self._known, self._looked_s = Recording(self.place), time.monotonic()
+            return self._known
