@@ -16,6 +16,8 @@ Needs the extra ``spark``. What the functions take is a table of the format ``te
 `training_set`     frames as a training set with splits
 `monitor`          a streaming query that tells how streams are, and raises alarms
 `run_job`          runs one of them over a recording and writes its report
+`work_on_frames`   draws or measures exactly some frames
+`PipelineService`  does so when events name them
 =================  ===================================================================================
 
 Names are imported when they are used, so that listing the jobs needs no Spark.
@@ -27,11 +29,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tensor_pool.pipeline.jobs.chosen_frames import work_on_frames
     from tensor_pool.pipeline.jobs.drift import DriftLimits
+    from tensor_pool.pipeline.jobs.frames_result import FrameOutcome, FramesResult
     from tensor_pool.pipeline.jobs.latency_job import LatencyResult, latency
     from tensor_pool.pipeline.jobs.lineage_job import LineageResult, lineage
     from tensor_pool.pipeline.jobs.monitor_job import Monitor, monitor
     from tensor_pool.pipeline.jobs.monitor_windows import Alarm, MonitorLimits, MonitorWindow
+    from tensor_pool.pipeline.jobs.pipeline_service import PipelineService
     from tensor_pool.pipeline.jobs.quality_job import QualityResult, quality
     from tensor_pool.pipeline.jobs.registry import JOBS
     from tensor_pool.pipeline.jobs.report.files import write_report
@@ -46,12 +51,15 @@ __all__ = [
     "JOBS",
     "Alarm",
     "DriftLimits",
+    "FrameOutcome",
+    "FramesResult",
     "LatencyResult",
     "Limit",
     "LineageResult",
     "Monitor",
     "MonitorLimits",
     "MonitorWindow",
+    "PipelineService",
     "QualityLimits",
     "QualityResult",
     "StatisticsResult",
@@ -66,15 +74,19 @@ __all__ = [
     "statistics",
     "thumbnails",
     "training_set",
+    "work_on_frames",
     "write_report",
 ]
 
 _MODULES: Final = {
+    "chosen_frames": ("work_on_frames",),
     "drift": ("DriftLimits",),
+    "frames_result": ("FrameOutcome", "FramesResult"),
     "latency_job": ("LatencyResult", "latency"),
     "lineage_job": ("LineageResult", "lineage"),
     "monitor_job": ("Monitor", "monitor"),
     "monitor_windows": ("Alarm", "MonitorLimits", "MonitorWindow"),
+    "pipeline_service": ("PipelineService",),
     "quality_job": ("QualityResult", "quality"),
     "registry": ("JOBS",),
     "report.files": ("write_report",),
