@@ -18,6 +18,11 @@ class Told(list):
         self.append((request.value, told, is_done, request.correlation_id))
 
 
+def one_by_one(work):
+    """Most of these tests are about single requests."""
+    return lambda requests: [work(request) for request in requests]
+
+
 @pytest.fixture
 def told():
     return Told()
@@ -31,7 +36,7 @@ def test_in_their_order_and_failures_hold_nobody_up(told):
             return 1 / 0
         return request.value * 10
 
-    with RequestQueue(work, told) as queue:
+    with RequestQueue(one_by_one(work), told) as queue:
         for number in range(4):
             queue.put("do", number, 100 + number)
         assert queue.join(10)
@@ -46,7 +51,7 @@ def test_in_their_order_and_failures_hold_nobody_up(told):
 
 def test_too_many_are_refused_until_some_are_finished(told):
     gate = threading.Event()
-    with RequestQueue(lambda request: gate.wait(10) and request.value, told, most=3) as queue:
+    with RequestQueue(one_by_one(lambda request: gate.wait(10) and request.value), told, most=3) as queue:
         for number in range(3):
             queue.put("do", number, 0)
         with pytest.raises(TensorPoolError, match="3 requests are waiting already"):
@@ -69,7 +74,7 @@ def test_what_may_come_is_waited_for_and_holds_nobody_up(told, monkeypatch):
                 raise NotYetError("not recorded yet")
         return "done"
 
-    with RequestQueue(work, told, wait_s=30) as queue:
+    with RequestQueue(one_by_one(work), told, wait_s=30) as queue:
         queue.put("do", "late", 7)
         queue.put("do", "early", 8)
         assert queue.join(10)
@@ -82,7 +87,7 @@ def test_what_does_not_come_fails_with_what_was_said_last(told, monkeypatch):
     def work(request):
         raise NotYetError("not recorded yet")
 
-    with RequestQueue(work, told, wait_s=0.1) as queue:
+    with RequestQueue(one_by_one(work), told, wait_s=0.1) as queue:
         queue.put("do", "never", 7)
         assert queue.join(10)
     assert told == [("never", "not recorded yet", False, 7)]
@@ -99,7 +104,7 @@ def test_at_the_end_the_rest_fails_and_nothing_is_taken_any_more(told):
             return "never cut off"
         raise RuntimeError("cancelled")
 
-    queue = RequestQueue(work, told, wait_s=60)
+    queue = RequestQueue(one_by_one(work), told, wait_s=60)
     for value in ("late", "long", "next"):
         queue.put("do", value, 0)
     assert started.wait(10)
@@ -116,8 +121,27 @@ def test_at_the_end_the_rest_fails_and_nothing_is_taken_any_more(told):
 
 def test_the_count_is_shown_whenever_it_changes(told):
     shown = []
-    with RequestQueue(lambda _: None, told, changed=lambda: shown.append(queue.unfinished)) as queue:
+    with RequestQueue(lambda _: [None], told, changed=lambda: shown.append(queue.unfinished)) as queue:
         queue.put("do", 1, 0)
         assert queue.join(10)
     assert shown[-1] == 0
     assert len(shown) == 2
+
+
+def test_several_in_a_row_are_worked_on_together_where_that_is_wanted(told, monkeypatch):
+    monkeypatch.setattr(request_queue, "_MOST_TOGETHER", 3)
+    gate, batches = threading.Event(), []
+
+    def work(requests):
+        gate.wait(10)
+        batches.append("".join(request.value for request in requests))
+        return [ConfigError("no b") if request.value == "b" else request.value for request in requests]
+
+    with RequestQueue(work, told, together=("draw",), prepare=lambda: 1 / 0) as queue:
+        for key, value in zip(("run", *["draw"] * 5, "run", "run"), "abcdefgh", strict=True):
+            queue.put(key, value, 0)
+        gate.set()
+        assert queue.join(10)
+    assert batches == ["a", "bcd", "ef", "g", "h"]
+    assert "".join(each[0] for each in told) == "abcdefgh"
+    assert [each[0] for each in told if not each[2]] == ["b"]

@@ -13,6 +13,7 @@ from tensor_pool.pipeline.jobs.registry import job
 from tensor_pool.pipeline.jobs.report.files import output_directory
 from tensor_pool.pipeline.jobs.statistics_job import FRAME_COLUMNS, describe
 from tensor_pool.pipeline.jobs.thumbnails_job import PICTURE_COLUMNS, draw, picture_path, write_picture
+from tensor_pool.pipeline.record.named_frames import NamedFrames
 from tensor_pool.pipeline.record.recording import Recording
 from tensor_pool.pipeline.spark.functions import map_tensors
 from tensor_pool.pipeline.spark.options import MOST_FRAMES
@@ -82,14 +83,7 @@ def work_on_frames(
         raise ConfigError(f"{len(frames):,} frames", hint=f"1 to {MOST_FRAMES:,}")
     known = recording if isinstance(recording, Recording) else Recording(recording)
     directory = output_directory(out).resolve()
-    df = (
-        spark.read.format(FORMAT)
-        .option("frames", ",".join(map(str, frames)))
-        .option("failOnDataLoss", "false")
-        .load(known.place.uri)
-        .withColumn("stream", stream_name())
-    )
-    rows = map_tensors(df, work.by_worker, work.columns, keep=_KEPT, check=True).collect()
+    rows = _query(spark, known, frames, work) if _may_have(known, frames) else []
     outcomes = []
     for frame, row in zip(frames, _rows_of(frames, rows), strict=True):
         if row is None:
@@ -98,6 +92,28 @@ def work_on_frames(
             outcomes.append(_outcome(frame, row, work, directory))
     done = sum(outcome.is_done for outcome in outcomes)
     return FramesResult(job=name, frames=outcomes, done=done, failed=len(outcomes) - done)
+
+
+def _may_have(recording: Recording, frames: Sequence[FrameRef]) -> bool:
+    """Whether Spark has anything to look for, by what catalogues say."""
+    named = NamedFrames(frames)
+    return any(
+        named.in_segment(stream.catalogue, segment)
+        for stream in recording.values()
+        for segment in stream.segments()
+    )
+
+
+def _query(spark: SparkSession, recording: Recording, frames: Sequence[FrameRef], work: _Work) -> list[Row]:
+    """What workers tell of the frames, and of gaps that they are in."""
+    df = (
+        spark.read.format(FORMAT)
+        .option("frames", ",".join(map(str, frames)))
+        .option("failOnDataLoss", "false")
+        .load(recording.place.uri)
+        .withColumn("stream", stream_name())
+    )
+    return map_tensors(df, work.by_worker, work.columns, keep=_KEPT, check=True).collect()
 
 
 def _work(name: str, options: Mapping[str, Any]) -> _Work:

@@ -12,6 +12,7 @@ from tensor_pool.pipeline.jobs.report.model import KeyFigure, Picture, Report, T
 __all__ = ["FrameOutcome", "FramesResult"]
 
 _COMMON: Final = ("frame", "stream", "time", "dtype", "shape", "reason")
+_EMPTY: Final[tuple[Any, ...]] = ("", None, [])
 _MOST_PICTURES: Final = 24
 
 
@@ -36,14 +37,14 @@ class FrameOutcome(msgspec.Struct, kw_only=True):
         return not self.reason
 
     def flat(self) -> dict[str, Any]:
-        """Everything on one level, without what is empty.
+        """Everything on one level, without what is empty; first what a line may be cut behind.
 
         Example:
             >>> FrameOutcome(frame="1/3/42", stream="camera", values={"mean": 7.5}).flat()
-            {'frame': '1/3/42', 'stream': 'camera', 'mean': 7.5}
+            {'frame': '1/3/42', 'mean': 7.5, 'stream': 'camera'}
         """
-        told = {name: getattr(self, name) for name in _COMMON}
-        return {name: value for name, value in told.items() if value not in ("", None, [])} | self.values
+        told = {"frame": self.frame, **self.values} | {name: getattr(self, name) for name in _COMMON}
+        return {name: value for name, value in told.items() if name in self.values or value not in _EMPTY}
 
 
 class FramesResult(msgspec.Struct, kw_only=True):

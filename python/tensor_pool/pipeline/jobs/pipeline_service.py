@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tensor_pool.config import Config
+    from tensor_pool.pipeline.jobs.frames_result import FrameOutcome
     from tensor_pool.pipeline.jobs.request_queue import Request
 
 __all__ = ["PipelineService"]
@@ -95,13 +96,18 @@ class PipelineService(Closing):
         self._options = {} if size is None else {"size": size}
         self._on_outcome = on_outcome
         self._group = f"pipeline service {id(self)}"
-        self._has_group = False
         self.error: BaseException | None = None
         """What ended it, unless it was closed."""
         self._showing = threading.Lock()
         self._service: Service | None = None
         self._queue = RequestQueue(
-            self._work, self._tell, most=most_waiting, wait_s=wait_s, changed=self._show
+            self._work,
+            self._tell,
+            together=_FRAME_JOBS,
+            prepare=self._prepare,
+            most=most_waiting,
+            wait_s=wait_s,
+            changed=self._show,
         )
         try:
             self._service = Service(
@@ -161,37 +167,42 @@ class PipelineService(Closing):
         if not has_stream(recording, frame.stream_id):
             raise ValueError(absence(recording, frame).text)
 
-    def _work(self, request: Request) -> dict[str, Any]:
-        if not self._has_group:  # of this thread
-            self._spark.sparkContext.setJobGroup(self._group, "commands", interruptOnCancel=True)
-            self._has_group = True
+    def _prepare(self) -> None:
+        """The first query takes ten times as long as others: it is over before somebody waits for it."""
+        # Of this thread: what it does can be cut off, and nothing else of the session.
+        self._spark.sparkContext.setJobGroup(self._group, "commands", interruptOnCancel=True)
+        recording = self._grown.now()
+        for stream in recording.values():
+            for segment in stream.segments()[:1]:
+                frame = FrameRef(segment.stream_ids[0], segment.first_epoch, segment.first_seq)
+                work_on_frames(self._spark, "statistics", recording, [frame], self._out)
+                return
+
+    def _work(self, requests: list[Request]) -> list[Any]:
+        key, value = requests[0].key, requests[0].value
         try:
-            if request.key == _RUN:
-                return self._run(request.value)
-            return self._frame(_FRAME_JOBS[request.key], request.value)
-        except NotYetError:
-            raise
+            if key == _RUN:
+                return [self._run(value)]
+            return self._frames(_FRAME_JOBS[key], [request.value for request in requests])
         except Exception:
             self._look_after_spark()
             raise
 
-    def _frame(self, name: str, frame: FrameRef) -> dict[str, Any]:
+    def _frames(self, name: str, frames: list[FrameRef]) -> list[Any]:
         recording = self._grown.now()
-        absent = yet_to_come(recording, frame)
-        if absent is not None:
-            raise NotYetError(absent.text)
+        found: list[Any] = []
+        there: list[FrameRef] = []
+        for frame in frames:
+            absent = yet_to_come(recording, frame)
+            found.append(None if absent is None else NotYetError(absent.text))
+            there += [frame] if absent is None else []
+        if not there:
+            return found
+        options = self._options if name == "thumbnails" else {}
         with plain_errors():
-            (outcome,) = work_on_frames(
-                self._spark,
-                name,
-                recording,
-                [frame],
-                self._out,
-                options=self._options if name == "thumbnails" else {},
-            ).frames
-        if not outcome.is_done:
-            raise TensorPoolError(outcome.reason)
-        return outcome.flat()
+            result = work_on_frames(self._spark, name, recording, there, self._out, options=options)
+        outcomes = iter(result.frames)
+        return [_told(next(outcomes)) if each is None else each for each in found]
 
     def _run(self, name: str) -> dict[str, Any]:
         finished = run_job(self._spark, name, self._grown.place, self._out)
@@ -232,6 +243,10 @@ class PipelineService(Closing):
             has_ended = True
         if has_ended:
             self.error = TensorPoolError("Spark has ended", hint="start this again")
+
+
+def _told(outcome: FrameOutcome) -> dict[str, Any] | TensorPoolError:
+    return outcome.flat() if outcome.is_done else TensorPoolError(outcome.reason)
 
 
 def _properties(recording: str) -> dict[str, Property]:

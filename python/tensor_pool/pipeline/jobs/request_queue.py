@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -11,12 +12,14 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import TensorPoolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 __all__ = ["NotYetError", "Request", "RequestQueue"]
 
 _LOOK_S: Final = 1.0
 """How often to look for what may still come."""
+_MOST_TOGETHER: Final = 32
+"""More would keep the first of them waiting for long."""
 _LONGEST_REASON: Final = 2_000
 ENDS: Final = "the service ends"
 
@@ -46,15 +49,20 @@ class RequestQueue(Closing):
     Those about something that is not there yet step aside, and hold nobody up.
 
     Args:
-        work: Does what a request asks; returns what to tell. A `NotYetError` has it asked again later.
+        work: Does what some requests with one key ask; returns what to tell of each, or what it failed with.
+            A `NotYetError` has a request asked again later.
         told: Called with each request that is finished, what there is to tell, and whether it was done; on
             the queue's thread.
+        together: Keys of which several requests in a row are worked on at once; of others it is one.
+        prepare: Called on the queue's thread before all requests; nothing comes of it when it fails.
         most: How many may be unfinished.
         wait_s: How long to wait for what is not there yet.
         changed: Called when there are more or fewer unfinished ones.
 
     Example:
-        >>> queue = RequestQueue(lambda request: request.value * 2, lambda _, told, __: print(told))
+        >>> def double(requests):
+        ...     return [request.value * 2 for request in requests]
+        >>> queue = RequestQueue(double, lambda _, told, __: print(told))
         >>> with queue:
         ...     queue.put("double", 21, 0)
         ...     queue.join()
@@ -63,15 +71,19 @@ class RequestQueue(Closing):
 
     def __init__(
         self,
-        work: Callable[[Request], Any],
+        work: Callable[[list[Request]], list[Any]],
         told: Callable[[Request, Any, bool], object],
         *,
+        together: Collection[str] = (),
+        prepare: Callable[[], object] = lambda: None,
         most: int = 100,
         wait_s: float = 0.0,
         changed: Callable[[], object] = lambda: None,
     ) -> None:
         self._work = work
         self._told = told
+        self._together = together
+        self._prepare = prepare
         self._most = most
         self._wait_s = wait_s
         self._show_changed = changed
@@ -122,23 +134,26 @@ class RequestQueue(Closing):
             self._thread.join(timeout=0.2)
 
     def _run(self) -> None:
-        while (request := self._take()) is not None:
+        with contextlib.suppress(Exception):  # the first request will tell
+            self._prepare()
+        while requests := self._take():
             try:
-                told, is_done = self._work(request), True
-            except NotYetError as e:
-                if time.monotonic() < request.until_s:
+                found = self._work(requests)
+            except Exception as e:  # whatever it is, other requests go on
+                found = [e] * len(requests)
+            for request, told in zip(requests, found, strict=True):
+                if isinstance(told, NotYetError) and time.monotonic() < request.until_s:
                     with self._lock:
                         self._aside.append(request)
-                    continue
-                told, is_done = e.message, False
-            except Exception as e:  # whatever it is, other requests go on
-                told, is_done = _words(e), False
-            self._finish(request, told, is_done=is_done)
+                elif isinstance(told, Exception):
+                    self._finish(request, _words(told), is_done=False)
+                else:
+                    self._finish(request, told, is_done=True)
         for request in (*self._next, *self._aside):
             self._finish(request, ENDS, is_done=False)
 
-    def _take(self) -> Request | None:
-        """The next one, as soon as there is one; None at the end."""
+    def _take(self) -> list[Request]:
+        """The next ones, as soon as there are any; none at the end."""
         with self._lock:
             while not self._is_ending:
                 now = time.monotonic()
@@ -148,9 +163,17 @@ class RequestQueue(Closing):
                     self._next.extendleft(reversed(self._aside))
                     self._aside.clear()
                 if self._next:
-                    return self._next.popleft()
+                    return self._take_alike()
                 self._lock.wait(_LOOK_S if self._aside else None)
-        return None
+        return []
+
+    def _take_alike(self) -> list[Request]:
+        found = [self._next.popleft()]
+        key = found[0].key
+        most = _MOST_TOGETHER if key in self._together else 1
+        while len(found) < most and self._next and self._next[0].key == key:
+            found.append(self._next.popleft())
+        return found
 
     def _finish(self, request: Request, told: Any, *, is_done: bool) -> None:
         with self._lock:
