@@ -293,7 +293,7 @@ def test_a_training_set_of_damaged_frames_is_a_problem(tpool, tmp_path):
     assert sum(found["frames"].values()) == 17 - first.frames
 
 
-@pytest.mark.parametrize("name", [pytest.param("jobs.py", marks=pytest.mark.slow), "watch.py"])
+@pytest.mark.parametrize("name", [pytest.param("jobs.py", marks=pytest.mark.slow), "frames.py", "watch.py"])
 def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, capsys, *, name):
     """Here, where a session runs already; the page itself only compiles them."""
     monkeypatch.chdir(tmp_path)
@@ -303,4 +303,9 @@ def test_programs_of_the_guide_run(spark, recording, tmp_path, monkeypatch, caps
     program = program.replace('.load("recordings")', f".load({str(recording)!r})")
     exec(compile(program, name, "exec"), {"__name__": "__main__"})
     printed = capsys.readouterr().out
-    assert ("camera/1 bad {'lost': 3}" if name == "jobs.py" else "windows") in printed
+    expected = {
+        "jobs.py": "camera/1 bad {'lost': 3}",
+        "frames.py": "10000/7/12 12.0\n10000/7/8 the recorder did not get it: lost\n",
+        "watch.py": "windows",
+    }
+    assert expected[name] in printed

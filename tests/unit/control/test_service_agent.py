@@ -150,8 +150,9 @@ def test_what_changes_by_itself_is_told_at_once(lamp):
 
 def test_it_says_goodbye(bus, lamp):
     heard = bus.client().add_subscription(*STATUS)
+    lamp.agent.desk.post("burnt", "out")
     lamp.invoker.close()
-    assert [EventForm().decode(data).key for data in heard.receive()] == [ENDED]
+    assert [EventForm().decode(data).key for data in heard.receive()] == ["burnt", ENDED]
 
 
 def test_an_echo_waits_for_who_is_slow(bus, lamp):

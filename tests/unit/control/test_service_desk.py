@@ -44,6 +44,7 @@ def desk(done):
             "flash": Command(done.append),
             "wait": Command(done.append, kind=float, least=0),
             "crash": Command(lambda _: 1 / 0),
+            "later": Command(lambda *given: done.append(given), kind=str, takes_correlation_id=True),
         }
     )
 
@@ -138,3 +139,8 @@ def test_declarations_that_contradict_themselves_are_said_at_once():
         Property(int, default=5, most=4)
     with pytest.raises(TypeError, match="there is no kind"):
         Property(list, default=[])
+
+
+def test_who_answers_later_gets_the_id_of_the_command(desk, done):
+    assert tell(desk, "later", "now") is None
+    assert done == [("now", 9)]

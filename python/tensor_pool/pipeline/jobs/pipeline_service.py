@@ -184,8 +184,10 @@ class PipelineService(Closing):
             if key == _RUN:
                 return [self._run(value)]
             return self._frames(_FRAME_JOBS[key], [request.value for request in requests])
-        except Exception:
-            self._look_after_spark()
+        except Exception as e:
+            self._look_after_spark(e)
+            if self.error is not None:
+                raise self.error from e
             raise
 
     def _frames(self, name: str, frames: list[FrameRef]) -> list[Any]:
@@ -235,14 +237,15 @@ class PipelineService(Closing):
         with contextlib.suppress(Exception):  # Spark may be gone, or going
             self._spark.sparkContext.cancelJobGroup(self._group)
 
-    def _look_after_spark(self) -> None:
+    def _look_after_spark(self, failure: Exception) -> None:
         """Without Java nothing can be done any more, and somebody has to start this again."""
         try:
             has_ended = self._spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - nothing else tells
         except Exception:  # nobody is there to ask
             has_ended = True
         if has_ended:
-            self.error = TensorPoolError("Spark has ended", hint="start this again")
+            ended = TensorPoolError("Spark has ended; start this again")
+            self.error = ended.with_traceback(failure.__traceback__)
 
 
 def _told(outcome: FrameOutcome) -> dict[str, Any] | TensorPoolError:

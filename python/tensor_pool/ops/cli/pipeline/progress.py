@@ -51,7 +51,8 @@ def spark_session(master: str) -> Iterator[SparkSession]:
             raise KeyboardInterrupt from e
         finally:
             if not had_one:
-                with suppress(Exception) if interrupts.came else nullcontext():
+                # Otherwise only that Java is gone already, which whoever needed it has told.
+                with suppress(Exception if interrupts.came else OSError):
                     spark.stop()
 
 
