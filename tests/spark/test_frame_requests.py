@@ -21,6 +21,7 @@ from tensor_pool.ops.cli.root import run
 from tensor_pool.pipeline.jobs import work_on_frames
 from tensor_pool.pipeline.jobs.pipeline_service import PipelineService
 from tensor_pool.pipeline.record.recording import Recording
+from tensor_pool.testing import wait_until
 from tensor_pool.transport import EmbeddedMediaDriver
 
 STREAM, EPOCH = 10_000, 7
@@ -148,6 +149,7 @@ def test_a_frame_is_found_without_the_other_segments(spark, tmp_path):
 def test_commands_are_accepted_at_once_and_told_later(
     serving, recording, media, heard, tmp_path, *, pictures
 ):
+    told = {"recording": str(recording), "waiting": 0, "done": 3, "failed": 2}
     with serving(recording, tmp_path, wait_s=0) as (service, send):
         numbers = [
             send("thumbnail", ref(4, stream_id=11)),
@@ -168,7 +170,8 @@ def test_commands_are_accepted_at_once_and_told_later(
             with pytest.raises(CommandRefusedError, match=said):
                 send(*command)
         with ControlClient(aeron_dir=media.aeron_dir) as control:
-            (known,) = control.services(only="pipeline")
+            # Readings are brought up to date several times a second.
+            wait_until(lambda: control.services(only="pipeline")[0].values == told, what="the counts")
     file = tmp_path / "thumbnails" / "pictures" / "7-00000004.png"
     assert drawn == (
         "thumbnail.done",
@@ -192,7 +195,6 @@ def test_commands_are_accepted_at_once_and_told_later(
     assert "not recorded yet" in missing[1]["reason"]
     assert (ran[0], ran[1]["job"], ran[1]["has_problems"]) == ("run.done", "lineage", False)
     assert (tmp_path / "lineage.html").exists()
-    assert known.values == {"recording": str(recording), "waiting": 0, "done": 3, "failed": 2}
     assert service.tag == "service:pipeline"
 
 
@@ -209,6 +211,26 @@ def test_what_is_recorded_meanwhile_is_waited_for_and_the_queue_is_bounded(servi
     assert (key, found["frame"], found["mean"]) == ("statistics.done", "10000/8/3", 3.0)
     # What waits at the end has failed, and that is told too.
     assert heard(never) == ("statistics.failed", {"frame": "10000/9/3", "reason": "the service ends"})
+
+
+class GoneSpark:
+    """A session whose Java was killed."""
+
+    def __getattr__(self, name):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_without_java_it_ends_and_says_so(recording, media, heard, tmp_path):
+    with (
+        PipelineService(GoneSpark(), recording, tmp_path, aeron_dir=media.aeron_dir) as service,
+        ControlClient(aeron_dir=media.aeron_dir) as control,
+    ):
+        assert service.is_running
+        number = control.send("pipeline", "statistics", ref(5)).correlation_id
+        reason = "Spark has ended; start this again"
+        assert heard(number) == ("statistics.failed", {"frame": "10000/7/5", "reason": reason})
+        assert not service.is_running
+        assert str(service.error) == reason
 
 
 def test_nobody_is_served_where_services_are_switched_off(spark, recording, media, tmp_path):

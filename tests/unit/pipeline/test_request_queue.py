@@ -119,15 +119,6 @@ def test_at_the_end_the_rest_fails_and_nothing_is_taken_any_more(told):
         queue.put("do", 1, 0)
 
 
-def test_the_count_is_shown_whenever_it_changes(told):
-    shown = []
-    with RequestQueue(lambda _: [None], told, changed=lambda: shown.append(queue.unfinished)) as queue:
-        queue.put("do", 1, 0)
-        assert queue.join(10)
-    assert shown[-1] == 0
-    assert len(shown) == 2
-
-
 def test_several_in_a_row_are_worked_on_together_where_that_is_wanted(told, monkeypatch):
     monkeypatch.setattr(request_queue, "_MOST_TOGETHER", 3)
     gate, batches = threading.Event(), []

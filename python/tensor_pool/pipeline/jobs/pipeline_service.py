@@ -11,7 +11,7 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.control.config import ControlSection
-from tensor_pool.control.declared import Command, Property
+from tensor_pool.control.declared import Command, reading
 from tensor_pool.control.values import FrameRef
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.host.connection import configured
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tensor_pool.config import Config
+    from tensor_pool.control.declared import Property
     from tensor_pool.pipeline.jobs.frames_result import FrameOutcome
     from tensor_pool.pipeline.jobs.request_queue import Request
 
@@ -98,7 +99,6 @@ class PipelineService(Closing):
         self._group = f"pipeline service {id(self)}"
         self.error: BaseException | None = None
         """What ended it, unless it was closed."""
-        self._showing = threading.Lock()
         self._service: Service | None = None
         self._queue = RequestQueue(
             self._work,
@@ -107,7 +107,6 @@ class PipelineService(Closing):
             prepare=self._prepare,
             most=most_waiting,
             wait_s=wait_s,
-            changed=self._show,
         )
         try:
             self._service = Service(
@@ -115,6 +114,7 @@ class PipelineService(Closing):
                 instance=instance,
                 properties=_properties(str(recording)),
                 commands=self._commands(),
+                refresh=self._refresh,
                 doc="Works on frames of a recording, and runs jobs over it.",
                 config=found,
             )
@@ -123,7 +123,6 @@ class PipelineService(Closing):
             raise
         self.tag: Final = self._service.tag
         """Who it is to others."""
-        self._show()
 
     @property
     def is_running(self) -> bool:
@@ -225,13 +224,9 @@ class PipelineService(Closing):
             self._service.tell(key, text, correlation_id=request.correlation_id)
         self._on_outcome(key, text)
 
-    def _show(self) -> None:
-        service, queue = self._service, self._queue
-        with self._showing:  # two threads do, and the later numbers have to stay
-            if service is not None:
-                counts = {"waiting": queue.unfinished, "done": queue.done, "failed": queue.failed}
-                for key, count in counts.items():
-                    service[key] = count
+    def _refresh(self, service: Service) -> None:
+        service["waiting"] = self._queue.unfinished
+        service["done"], service["failed"] = self._queue.done, self._queue.failed
 
     def _cut_off(self) -> None:
         with contextlib.suppress(Exception):  # Spark may be gone, or going
@@ -253,14 +248,11 @@ def _told(outcome: FrameOutcome) -> dict[str, Any] | TensorPoolError:
 
 
 def _properties(recording: str) -> dict[str, Property]:
-    counts = {
-        "waiting": "Commands that were accepted and are not finished.",
-        "done": "Commands that were done.",
-        "failed": "Commands that were accepted and could not be done.",
-    }
     return {
-        "recording": Property(str, default=recording, read_only=True, doc="What it works on."),
-        **{key: Property(int, default=0, read_only=True, doc=doc) for key, doc in counts.items()},
+        "recording": reading(str, "What it works on.", recording),
+        "waiting": reading(int, "Commands that were accepted and are not finished."),
+        "done": reading(int, "Commands that were done."),
+        "failed": reading(int, "Commands that were accepted and could not be done."),
     }
 
 

@@ -57,7 +57,6 @@ class RequestQueue(Closing):
         prepare: Called on the queue's thread before all requests; nothing comes of it when it fails.
         most: How many may be unfinished.
         wait_s: How long to wait for what is not there yet.
-        changed: Called when there are more or fewer unfinished ones.
 
     Example:
         >>> def double(requests):
@@ -78,7 +77,6 @@ class RequestQueue(Closing):
         prepare: Callable[[], object] = lambda: None,
         most: int = 100,
         wait_s: float = 0.0,
-        changed: Callable[[], object] = lambda: None,
     ) -> None:
         self._work = work
         self._told = told
@@ -86,7 +84,6 @@ class RequestQueue(Closing):
         self._prepare = prepare
         self._most = most
         self._wait_s = wait_s
-        self._show_changed = changed
         self._lock = threading.Condition()
         self._next: deque[Request] = deque()
         self._aside: deque[Request] = deque()
@@ -113,7 +110,6 @@ class RequestQueue(Closing):
             self._next.append(Request(key, value, correlation_id, time.monotonic() + self._wait_s))
             self.unfinished += 1
             self._lock.notify_all()
-        self._show_changed()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Waits until all are finished; whether they are."""
@@ -180,7 +176,6 @@ class RequestQueue(Closing):
             self.unfinished -= 1
             self.done += is_done
             self.failed += not is_done
-        self._show_changed()
         self._told(request, told, is_done)
         with self._lock:
             self._lock.notify_all()

@@ -25,7 +25,7 @@ __all__ = ["serve"]
     show_default=True,
     help="The directory of pictures and reports.",
 )
-@click.option("--instance", default="", metavar="NAME", help="Which one, where there are several.")
+@click.option("--instance", default="", metavar="NAME", help="The service is pipeline:NAME then.")
 @click.option(
     "--queue",
     "most_waiting",
