@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,11 +16,11 @@ from tensor_pool.host.connection import configured
 from tensor_pool.host.control import Service
 from tensor_pool.pipeline.jobs.absent_frames import absence, has_stream, yet_to_come
 from tensor_pool.pipeline.jobs.chosen_frames import work_on_frames
+from tensor_pool.pipeline.jobs.growing_recording import GrowingRecording
 from tensor_pool.pipeline.jobs.registry import JOBS
 from tensor_pool.pipeline.jobs.report.files import output_directory
 from tensor_pool.pipeline.jobs.request_queue import NotYetError, RequestQueue
 from tensor_pool.pipeline.jobs.running import plain_errors, run_job
-from tensor_pool.pipeline.record.recording import Recording
 
 if TYPE_CHECKING:
     import os
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineService"]
 
-_FRESH_S: Final = 1.0
-"""What is known of a recording is looked up again when it is older."""
 _FRAME_JOBS: Final = {"thumbnail": "thumbnails", "statistics": "statistics"}
 """Commands that take a frame, and the jobs that do them."""
 _RUN: Final = "run"
@@ -92,7 +88,7 @@ class PipelineService(Closing):
         found = configured(config, aeron_dir, settings)
         found[ControlSection].require_enabled()
         self._spark = spark
-        self._grown = _GrowingRecording(recording)
+        self._grown = GrowingRecording(recording)
         self._out = output_directory(out)
         self._options = {} if size is None else {"size": size}
         self._on_outcome = on_outcome
@@ -254,20 +250,3 @@ def _properties(recording: str) -> dict[str, Property]:
         "done": reading(int, "Commands that were done."),
         "failed": reading(int, "Commands that were accepted and could not be done."),
     }
-
-
-class _GrowingRecording:
-    """A recording that is written meanwhile; looked at again when that was long ago."""
-
-    def __init__(self, where: str | os.PathLike[str]) -> None:
-        self.place: Final = where
-        self._lock = threading.Lock()
-        self._known = Recording(where)
-        self._looked_s = time.monotonic()
-
-    def now(self) -> Recording:
-        """What is in it, at most a second ago."""
-        with self._lock:
-            if time.monotonic() - self._looked_s >= _FRESH_S:
-                self._known, self._looked_s = Recording(self.place), time.monotonic()
-            return self._known
