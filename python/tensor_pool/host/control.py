@@ -205,7 +205,7 @@ class ControlClient(Closing):
         >>> with tp.connect(embedded=True) as pool, tp.ControlClient(aeron_dir=pool.aeron_dir) as control:
         ...     control.send("lamp", "on", True, timeout_s=0.1)
         Traceback (most recent call last):
-        tensor_pool.errors.NoServiceError: service:lamp does not answer: nobody listens to commands here
+        tensor_pool.errors.NoServiceError: service:lamp does not answer: no echo of on within 0.1 s
           try: tpool services lists those that do
     """
 
