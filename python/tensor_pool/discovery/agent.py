@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.discovery.access import Visibility
-from tensor_pool.discovery.counting import DiscoveryCounters
 from tensor_pool.discovery.desk import DiscoveryDesk, check_request
 from tensor_pool.discovery.hearing import HEARD, DriverEar
 from tensor_pool.discovery.index import StreamIndex
 from tensor_pool.discovery.responses import ResponsePorts
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, SystemClock
+from tensor_pool.runtime.reason_counters import ReasonCounters
 from tensor_pool.wire import Router
 from tensor_pool.wire.messages import DiscoveryRequest
 
@@ -66,7 +66,7 @@ class DiscoveryAgent:
         self._drivers = tuple(drivers)
         self._clock = SystemClock() if clock is None else clock
         self._subscribe = subscribe or (lambda *endpoint: client.add_subscription(*endpoint[:2]))
-        self.counters = DiscoveryCounters(LocalCounters() if counters is None else counters, self.name)
+        self.counters = ReasonCounters(LocalCounters() if counters is None else counters, self.name)
         self._index = StreamIndex(expiry_ns=expiry_ns, max_streams=section.max_streams)
         self._desk = DiscoveryDesk(
             self._index,

@@ -12,10 +12,10 @@ from tensor_pool.wire import messages as m
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor_pool.discovery.counting import DiscoveryCounters
     from tensor_pool.discovery.index import Refused, StreamIndex
     from tensor_pool.discovery.places import HeardDriver
     from tensor_pool.runtime import Clock
+    from tensor_pool.runtime.reason_counters import ReasonCounters
     from tensor_pool.transport import Header, Subscription
 
 __all__ = ["HEARD", "DriverEar"]
@@ -49,7 +49,7 @@ class DriverEar:
         subscriptions: Sequence[Subscription],
         driver: HeardDriver,
         *,
-        counters: DiscoveryCounters,
+        counters: ReasonCounters,
         clock: Clock,
     ) -> None:
         self._index = index

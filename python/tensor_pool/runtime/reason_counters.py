@@ -1,4 +1,4 @@
-"""What a provider counts, in counters that every process of the host can read."""
+"""What a service counts by reason, in counters that every process of the host can read."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
-    from tensor_pool.runtime import Counter, CounterFactory, CounterType
+    from tensor_pool.runtime.counters import Counter, CounterFactory, CounterType
 
-__all__ = ["DiscoveryCounters"]
+__all__ = ["ReasonCounters"]
 
 _MAX_KEY_BYTES: Final = 100
 
 
-class DiscoveryCounters(Closing):
-    """The numbers of one provider; what is counted by reason gets a counter with the first of its kind.
+class ReasonCounters(Closing):
+    """The numbers of one service; what is counted by reason gets a counter with the first of its kind.
 
     Example:
         >>> from tensor_pool.runtime import CounterType, LocalCounters
-        >>> counters = DiscoveryCounters(LocalCounters(), "discovery")
+        >>> counters = ReasonCounters(LocalCounters(), "discovery")
         >>> counters.add(CounterType.DISCOVERY_DROPPED, "no_response_channel")
         >>> counters.snapshot()
         {'queries dropped (no_response_channel)': 1}

@@ -1,0 +1,1 @@
+"""Control: who watches over streams, and how services are told what to do."""
