@@ -29,6 +29,8 @@ LADDER = tuple(Remedy)
         ({"lag": 500}, Condition.SLOW),
         ({"lag": None, "drops_per_s": 1.0}, Condition.SLOW),
         ({"lag": 10_000, "is_still": True}, Condition.STUCK),
+        ({"lag": 900, "drops_per_s": 0.0, "is_limited": True}, Condition.HEALTHY),
+        ({"lag": 900, "drops_per_s": 5.0, "is_limited": True}, Condition.SLOW),
         ({"lag": 0, "is_stale": True}, Condition.STALE),
         ({"lag": 5, "nslots": 0}, Condition.UNKNOWN),
     ],

@@ -13,6 +13,7 @@ from tensor_pool.control.supervisor.judging import Seen
 from tensor_pool.control.supervisor.samples import Samples
 from tensor_pool.control.supervisor.watched import WatchedConsumer, WatchedStream
 from tensor_pool.pool.qos_board import QosBoard
+from tensor_pool.wire.messages import Mode
 from tensor_pool.wire.shm import SLOT_BYTES
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class HealthBoard:
             lag=lag,
             nslots=nslots,
             drops_per_s=consumer.samples.drops_per_s,
+            is_limited=consumer.mode is Mode.RATE_LIMITED,
             is_stale=is_stale,
             is_still=is_behind and consumer.samples.is_still,
         )

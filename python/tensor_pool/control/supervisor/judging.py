@@ -47,6 +47,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     nslots: int = 0
     """Slots of the stream's ring."""
     drops_per_s: float | None = None
+    is_limited: bool = False
+    """Whether it reads at a limited rate: then it is behind between two frames, and that says nothing."""
     is_stale: bool = False
     is_still: bool = False
     """Whether it has taken nothing for a whole window, though there was something."""
@@ -80,7 +82,7 @@ def condition_of(seen: Seen, section: SupervisorSection) -> Condition:
     """
     if seen.is_stale:
         return Condition.STALE
-    lag, drops = seen.lag_share, seen.drops_per_s
+    lag, drops = None if seen.is_limited else seen.lag_share, seen.drops_per_s
     if lag is None and drops is None:
         return Condition.UNKNOWN
     if seen.is_still:

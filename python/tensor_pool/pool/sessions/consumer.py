@@ -14,13 +14,13 @@ from tensor_pool.errors import RegionError, TensorPoolError
 from tensor_pool.pool.blobs import BlobAssembly
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
-from tensor_pool.pool.pacing import RateGate
 from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.fallback_switch import FallbackSwitch
 from tensor_pool.pool.sessions.former_rings import FormerRings
+from tensor_pool.pool.sessions.pace import Pace
 from tensor_pool.pool.sessions.session import StreamSession, is_gone
 from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
@@ -33,7 +33,6 @@ from tensor_pool.wire.messages import (
     MetaBlobAnnounce,
     MetaBlobChunk,
     MetaBlobComplete,
-    Mode,
     QosConsumer,
     Role,
     ShmLeaseRevoked,
@@ -83,8 +82,7 @@ class ConsumerSession(StreamSession):
         """Notified whenever `reader` changes or there is progress."""
         self._on_reader: Callable[[_native.RingReader | None], None] | None = None
         self._on_qos: Callable[[QosConsumer, bool], object] | None = None
-        self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
-        """Thins frames out while the producer does not do it for us."""
+        self.pace = Pace(options, context.section.limited_rate_hz)
         self.streams = ConsumerStreams(context, options)
         self.progress: collections.deque[TrackedFrame] = collections.deque(maxlen=_MOST_PROGRESS)
         self.dead: BaseException | None = None
@@ -130,7 +128,7 @@ class ConsumerSession(StreamSession):
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
         private = self.streams.private
-        guides = (private, self.gate, self._on_reader, self.midway)
+        guides = (private, self.pace.gate, self._on_reader, self.midway)
         self.inlet.guided = any(guide is not None for guide in guides)
         self.inlet.descriptors = self.streams.log if private is None else private.log
 
@@ -193,8 +191,7 @@ class ConsumerSession(StreamSession):
         mapping.on_mapped(epoch=address.epoch, pid=pid)
         self._end_fallback()  # before the place to go on from is asked for
         reader.seek(self._first_seq(reader))
-        if self.gate is not None:
-            self.gate.restart()
+        self.pace.restart()
         self._tracker.set_epoch(address.epoch)
         self.streams.on_mapped(address)
         self._guide()
@@ -334,6 +331,8 @@ class ConsumerSession(StreamSession):
         )
         self._act(action, now_ns)
         self._match_fallback()
+        if self.pace.told(config.mode):  # [WIRE-10.1.3-4]
+            _LOG.info("reads stream %s in mode %s, as told", self.wish.label, config.mode.name)
         self.inlet.guided = True  # before there is a stream of its own: not one frame more than it describes
         self.streams.on_config(config)
         self._guide()
@@ -394,8 +393,7 @@ class ConsumerSession(StreamSession):
         epoch = reader.address.epoch
         self._tracker.set_epoch(epoch)
         self.streams.on_fallback(self.fallback.log)
-        if self.gate is not None:
-            self.gate.restart()
+        self.pace.restart()
         reader.seek(self._former.next_seq(epoch) or 0)
         self._replace_reader(reader)
         # Where nothing was read before, the first frame that comes may have any number.
@@ -445,7 +443,7 @@ class ConsumerSession(StreamSession):
                 next_seq=reader.next_seq,
                 drops_gap=self.drops_gap,
                 drops_late=self.drops_late,
-                mode=self.options.mode,
+                mode=self.pace.mode,
             )
             self.agent.send_qos(report)
         return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
@@ -482,7 +480,7 @@ class ConsumerSession(StreamSession):
             drops_gap=self.drops_gap,
             drops_late=self.drops_late,
             drops_by_reason=dict(reasons),
-            thinned=0 if self.gate is None else self.gate.refused,
+            thinned=self.pace.thinned,
             resyncs=inlet.resyncs,
             descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(inlet.delivered),
