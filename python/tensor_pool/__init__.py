@@ -20,6 +20,7 @@ from tensor_pool.errors import (
     ChannelError,
     ClaimError,
     ClosedError,
+    CommandRefusedError,
     ConfigError,
     ForkedProcessError,
     FrameError,
@@ -29,6 +30,7 @@ from tensor_pool.errors import (
     MalformedMessageError,
     NoDriverError,
     NoMediaDriverError,
+    NoServiceError,
     NoStreamError,
     RegionError,
     RegionFullError,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from tensor_pool.datatypes import Dtype, MajorOrder
     from tensor_pool.host.bridge import bridge
     from tensor_pool.host.connection import connect
+    from tensor_pool.host.control import ControlClient, Service
     from tensor_pool.host.discovery import discover
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
@@ -79,6 +82,9 @@ __all__ = [
     "connect",
     "discover",
     "wait",
+    # services
+    "ControlClient",
+    "Service",
     # rings
     "Claim",
     "RingAddress",
@@ -102,6 +108,8 @@ __all__ = [
     "AttachRefusedError",
     "LeaseLostError",
     "NoStreamError",
+    "NoServiceError",
+    "CommandRefusedError",
     "RegionError",
     "RegionUriError",
     "RegionFullError",
@@ -117,11 +125,13 @@ __all__ = [
 _LAZY: Final = {
     "Claim": "tensor_pool._native",
     "Consumer": "tensor_pool.pool.consumer",
+    "ControlClient": "tensor_pool.host.control",
     "Pool": "tensor_pool.pool.pool",
     "Producer": "tensor_pool.pool.producer",
     "bridge": "tensor_pool.host.bridge",
     "discover": "tensor_pool.host.discovery",
     "connect": "tensor_pool.host.connection",
+    "Service": "tensor_pool.host.control",
     "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",
     "Dtype": "tensor_pool.datatypes",

@@ -1261,6 +1261,7 @@ class AeronDrain:
         max_bytes: int,
         accept: Sequence[tuple[int, int]] | None = None,
         quiet: Sequence[tuple[int, int]] = ...,
+        texts: Sequence[bytes] | None = None,
     ) -> Inbox:
         """Polls a subscription into bounded memory from now on.
 
@@ -1272,6 +1273,7 @@ class AeronDrain:
             accept: ``(schema id, template id)`` of the messages to keep; others are counted and dropped.
                 None keeps everything.
             quiet: Those of `accept` that wake nobody: they are there when somebody looks.
+            texts: Only messages of `accept` whose first text, right behind the block, is one of these.
         """
 
     def descriptors(self, subscription: AeronSubscription) -> DescriptorFeed:

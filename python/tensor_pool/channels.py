@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tensor_pool.errors import ChannelError, ConfigError
 from tensor_pool.ids import AeronStreamId
@@ -32,6 +32,7 @@ __all__ = [
     "STANDARD",
     "Channel",
     "ChannelDefaults",
+    "Endpoint",
     "check_stream_id",
     "check_timer_interval",
     "for_publication",
@@ -48,6 +49,13 @@ DEFAULT_TERM_LENGTH: Final = "4m"
 
 DEFAULT_TIMER_INTERVAL_MS: Final = 20
 """How often a media driver of ours looks at its time-outs: more often than the shortest in `STANDARD`."""
+
+
+class Endpoint(NamedTuple):
+    """An Aeron stream: where messages are sent to, or heard."""
+
+    channel: str
+    stream_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

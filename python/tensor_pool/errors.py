@@ -15,6 +15,8 @@
     ├── AttachRefusedError                          the driver said no, and why
     ├── LeaseLostError           (ConnectionError)  the driver ended the lease, or the driver is gone
     ├── NoStreamError            (LookupError)      nobody produces the stream
+    ├── NoServiceError           (LookupError)      no service of that name answers
+    ├── CommandRefusedError                         a service said no to a command, and why
     ├── RegionError              (OSError)          a shared-memory file can't be made, opened or trusted
     │   ├── RegionUriError       (ValueError)       not of the form shm:file?path=/...
     │   └── RegionFullError                         the file system has no room for the region
@@ -45,6 +47,8 @@ __all__ = [
     "AttachRefusedError",
     "LeaseLostError",
     "NoStreamError",
+    "NoServiceError",
+    "CommandRefusedError",
     "RegionError",
     "RegionUriError",
     "RegionFullError",
@@ -133,6 +137,14 @@ class LeaseLostError(TensorPoolError, ConnectionError):
 
 class NoStreamError(TensorPoolError, LookupError):
     """Nobody produces a stream of that name or id."""
+
+
+class NoServiceError(TensorPoolError, LookupError):
+    """No service of that name answers."""
+
+
+class CommandRefusedError(TensorPoolError):
+    """A service did not accept a command; its own words are in the message."""
 
 
 class RegionError(TensorPoolError, OSError):

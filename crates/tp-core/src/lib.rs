@@ -9,7 +9,7 @@
 //! * [`tensor`] and [`slot`] turn 256 bytes that anybody may have written into a checked frame;
 //! * [`ring`] puts these together as a writer and as readers; [`doorbell`] lets readers sleep, and
 //!   [`bell_watcher`] turns it into file descriptors, and [`crowd`] wakes many of them;
-//! * [`descriptor_log`] remembers what descriptors said of frames.
+//! * [`descriptor_log`] remembers what descriptors said of frames; [`message_filter`] says which messages are ours.
 
 #[cfg(target_endian = "big")]
 compile_error!("the shared-memory layout is little-endian; big-endian machines are refused [WIRE-15.1-12]");
@@ -29,6 +29,7 @@ pub mod doorbell;
 pub mod drops;
 pub mod hot;
 pub mod layout;
+pub mod message_filter;
 pub mod region;
 pub mod ring;
 pub mod seqlock;

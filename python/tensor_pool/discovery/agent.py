@@ -10,16 +10,16 @@ from tensor_pool.discovery.desk import DiscoveryDesk, check_request
 from tensor_pool.discovery.hearing import HEARD, DriverEar
 from tensor_pool.discovery.index import StreamIndex
 from tensor_pool.discovery.responses import ResponsePorts
-from tensor_pool.runtime import CounterType, LocalCounters, Periodic, SystemClock
-from tensor_pool.runtime.reason_counters import ReasonCounters
+from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
 from tensor_pool.wire import Router
 from tensor_pool.wire.messages import DiscoveryRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tensor_pool.channels import Endpoint
     from tensor_pool.discovery.config import DiscoverySection
-    from tensor_pool.discovery.places import Endpoint, HeardDriver
+    from tensor_pool.discovery.places import HeardDriver
     from tensor_pool.runtime import Clock, CounterFactory
     from tensor_pool.transport import Client, Header, Subscribe, Subscription
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import msgspec
 from msgspec import Meta
 
-from tensor_pool.channels import Channel
+from tensor_pool.channels import Channel, Endpoint
 from tensor_pool.config.kinds import ALLOWED, CHECK, Milliseconds, doc
 from tensor_pool.config.sections import Section
 from tensor_pool.discovery.access import AccessRule  # noqa: TC001 - the type of a key
-from tensor_pool.discovery.places import Endpoint
 from tensor_pool.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from tensor_pool.wire import messages as m
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor_pool.discovery.places import Endpoint, HeardDriver
+    from tensor_pool.channels import Endpoint
+    from tensor_pool.discovery.places import HeardDriver
     from tensor_pool.runtime import Clock
     from tensor_pool.transport import Client, Header, Publication, Subscribe
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from tensor_pool.discovery.index import Refused, StreamIndex
     from tensor_pool.discovery.places import HeardDriver
-    from tensor_pool.runtime import Clock
-    from tensor_pool.runtime.reason_counters import ReasonCounters
+    from tensor_pool.runtime import Clock, ReasonCounters
     from tensor_pool.transport import Header, Subscription
 
 __all__ = ["HEARD", "DriverEar"]

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable  # noqa: TC003 - a field of a named tuple
 from typing import NamedTuple
 
+from tensor_pool.channels import Endpoint  # noqa: TC001 - a field of a named tuple
 from tensor_pool.discovery.authority import Authority  # noqa: TC001 - a field of a named tuple
 
-__all__ = ["Endpoint", "HeardDriver"]
-
-
-class Endpoint(NamedTuple):
-    """An Aeron stream."""
-
-    channel: str
-    stream_id: int
+__all__ = ["HeardDriver"]
 
 
 class HeardDriver(NamedTuple):

@@ -17,7 +17,6 @@ from tensor_pool.driver.leases import LeaseBook
 from tensor_pool.driver.lifecycle import Lifecycle
 from tensor_pool.driver.limits import Limits
 from tensor_pool.driver.lock import BaseDirLock
-from tensor_pool.driver.outbox import Outbox
 from tensor_pool.driver.registry import StreamRegistry
 from tensor_pool.driver.requests import read_broken_attach
 from tensor_pool.driver.shutdown import ShutdownDesk
@@ -33,6 +32,7 @@ from tensor_pool.runtime import (
 )
 from tensor_pool.runtime.faults import fault_point
 from tensor_pool.runtime.repeats import limit_repeats
+from tensor_pool.transport.outbox import Outbox
 from tensor_pool.wire import Router
 from tensor_pool.wire import messages as m
 
@@ -254,11 +254,10 @@ class DriverAgent:
         announce = (s.announce_channel, s.announce_stream_id)
         listen = dict.fromkeys([control, (s.qos_channel, s.qos_stream_id)])
         self._subscriptions: list[Subscription] = [self._subscribe(*where, self._wanted) for where in listen]
-        self._control = Outbox(self._client.add_publication(*control), self.counters)
+        unsent = self.counters[CounterType.DRIVER_UNSENT]
+        self._control = Outbox(self._client.add_publication(*control), unsent)
         self._announces = (
-            self._control
-            if announce == control
-            else Outbox(self._client.add_publication(*announce), self.counters)
+            self._control if announce == control else Outbox(self._client.add_publication(*announce), unsent)
         )
         self._admin.max_message_bytes = self._control.publication.max_message_bytes
 

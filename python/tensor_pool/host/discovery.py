@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
+from tensor_pool.channels import Endpoint
 from tensor_pool.closing import Closing
 from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
 from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection, requests_endpoint
 from tensor_pool.discovery.feed import RegistryFeed
-from tensor_pool.discovery.places import Endpoint, HeardDriver
+from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.driver import Driver, DriverSection
 from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron

@@ -24,6 +24,7 @@ from tensor_pool.runtime.idle import (
     make_idle,
 )
 from tensor_pool.runtime.invoker import AgentInvoker
+from tensor_pool.runtime.reasons import ReasonCounters
 from tensor_pool.runtime.runner import AgentRunner, ErrorPolicy
 from tensor_pool.runtime.timers import Periodic, TimerQueue
 
@@ -63,4 +64,5 @@ __all__ = [
     "Histogram",
     "HistogramSummary",
     "LocalCounters",
+    "ReasonCounters",
 ]

@@ -95,6 +95,10 @@ class CounterType(enum.Enum):
     DISCOVERY_STREAMS = 4603, "streams known", "Streams that the provider knows now."
     DISCOVERY_REFUSED = 4604, "announces refused", "Announces that were not taken, for one reason."
 
+    CONTROL_ACCEPTED = 4700, "commands accepted", "Commands that a service carried out and echoed."
+    CONTROL_REFUSED = 4701, "commands refused", "Commands that a service did not accept, for one reason."
+    CONTROL_UNSENT = 4702, "events unsent", "Echoes and status that could not be sent."
+
     SUPERVISOR_STREAMS = 4750, "streams watched", "Streams that the supervisor watches now."
     SUPERVISOR_CONSUMERS = 4751, "consumers watched", "Consumers that the supervisor watches now."
     SUPERVISOR_DECISIONS = 4752, "decisions", "Times that it decided to move a consumer."

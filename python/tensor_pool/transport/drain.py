@@ -108,6 +108,7 @@ class Drain(Closing):
         wanted: Iterable[type[Message]],
         *,
         quiet: Iterable[type[Message]] = (),
+        texts: Iterable[bytes] | None = None,
     ) -> DrainedSubscription:
         """A subscription to certain messages; all others are dropped before Python sees them.
 
@@ -116,9 +117,14 @@ class Drain(Closing):
             stream_id: The Aeron stream.
             wanted: The messages.
             quiet: Those of them that can wait until somebody looks: they end no `wait`.
+            texts: Only those whose first text is one of these.
         """
         return self.client.add_subscription(
-            channel, stream_id, accept=_templates(wanted), quiet=_templates(quiet)
+            channel,
+            stream_id,
+            accept=_templates(wanted),
+            quiet=_templates(quiet),
+            texts=None if texts is None else list(texts),
         )
 
     def wait(self, timeout_s: float) -> bool:
@@ -219,6 +225,7 @@ class DrainedClient(Closing):
         max_bytes: int = DEFAULT_MAX_BYTES,
         accept: Sequence[tuple[int, int]] | None = None,
         quiet: Sequence[tuple[int, int]] = (),
+        texts: Sequence[bytes] | None = None,
     ) -> DrainedSubscription:
         """A subscription that the drain polls.
 
@@ -230,6 +237,7 @@ class DrainedClient(Closing):
             accept: ``(schema id, template id)`` of the messages to keep. Others are counted and dropped
                 before Python sees them. None keeps all.
             quiet: Those of `accept` that wake nobody.
+            texts: Only those of `accept` whose first text, right behind the block, is one of these.
 
         Raises:
             ChannelError: Aeron refuses the channel.
@@ -244,6 +252,7 @@ class DrainedClient(Closing):
                 max_bytes=max_bytes,
                 accept=accept,
                 quiet=quiet,
+                texts=texts,
             )
         except BaseException:
             subscription.close()

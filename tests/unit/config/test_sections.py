@@ -46,6 +46,7 @@ class TestContainment:
         "discovery.embedded",
         "discovery.denies",
         "discovery.resolves_names",
+        "control.enabled",
         "supervisor.dry_run",
     ]
     # Sums of payload bytes that travel in chunks: nothing about files.

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discoveries import LAB, SECOND, announce, described, meta, request
+from tensor_pool.channels import Endpoint
 from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
 from tensor_pool.discovery.config import DiscoverySection
 from tensor_pool.discovery.feed import RegistryFeed
-from tensor_pool.discovery.places import Endpoint, HeardDriver
+from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import decode, encode

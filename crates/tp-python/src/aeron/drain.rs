@@ -1,12 +1,11 @@
 //! The drain: native code that receives and shows life while Python does something else.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use tp_aeron::{Drain, DrainOptions, Filter, InboxLimits, Interest, PulseMessage};
-use tp_core::hot::MessageHeader;
+use tp_core::message_filter::MessageFilter;
 
 use super::descriptors::DescriptorFeed;
 use super::publication::AeronPublication;
@@ -20,14 +19,11 @@ pub struct AeronDrain {
     drain: Drain,
 }
 
-/// Keeps the messages of these schemas and templates; nobody is woken for the quiet ones.
-fn only(accept: Vec<(u16, u16)>, quiet: &[(u16, u16)]) -> Filter {
+/// Keeps the messages of these schemas and templates, with one of these texts; nobody is woken for the quiet ones.
+fn only(accept: Vec<(u16, u16)>, quiet: &[(u16, u16)], texts: Option<Vec<Vec<u8>>>) -> Filter {
     let interest = |kind: (u16, u16)| if quiet.contains(&kind) { Interest::Later } else { Interest::Now };
-    let accept: HashMap<_, _> = accept.into_iter().map(|kind| (kind, interest(kind))).collect();
-    Box::new(move |message| {
-        let kind = MessageHeader::decode(message).map(|header| (header.schema_id, header.template_id));
-        kind.and_then(|kind| accept.get(&kind).copied()).unwrap_or(Interest::None)
-    })
+    let filter = MessageFilter::new(accept.into_iter().map(|kind| (kind, interest(kind))), texts);
+    Box::new(move |message| filter.look(message).unwrap_or(Interest::None))
 }
 
 #[pymethods]
@@ -43,7 +39,7 @@ impl AeronDrain {
         Drain::start(&options).map(|drain| Self { drain }).map_err(|e| raise(py, e))
     }
 
-    #[pyo3(signature = (subscription, *, max_messages, max_bytes, accept = None, quiet = Vec::new()))]
+    #[pyo3(signature = (subscription, *, max_messages, max_bytes, accept = None, quiet = Vec::new(), texts = None))]
     fn inbox(
         &self,
         py: Python<'_>,
@@ -52,9 +48,10 @@ impl AeronDrain {
         max_bytes: usize,
         accept: Option<Vec<(u16, u16)>>,
         quiet: Vec<(u16, u16)>,
+        texts: Option<Vec<Vec<u8>>>,
     ) -> PyResult<Inbox> {
         let limits = InboxLimits { max_messages, max_bytes };
-        let filter = accept.map(|accept| only(accept, &quiet));
+        let filter = accept.map(|accept| only(accept, &quiet, texts));
         let inbox = self.drain.inbox(subscription.subscription.clone(), limits, filter);
         inbox.map(|inbox| Inbox { inbox }).map_err(|e| raise(py, e))
     }

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_pool.control.supervisor.liveness import read_activity
 from tensor_pool.control.supervisor.overseer import HEARD, Overseer
-from tensor_pool.runtime import CounterType, LocalCounters, Periodic, SystemClock
-from tensor_pool.runtime.reason_counters import ReasonCounters
+from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
 from tensor_pool.transport import OfferResult
 from tensor_pool.wire import Router, encode
 

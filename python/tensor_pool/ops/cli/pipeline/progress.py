@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tensor_pool.ops.cli.pipeline.interrupting import QuietInterrupts
+from tensor_pool.ops.cli.pipeline.java_words import java_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,28 +39,20 @@ def spark_session(master: str) -> Iterator[SparkSession]:
     # Commands run for seconds and their JVM moves no tensors: compiling it well would take a third of that.
     options = f"{SETTINGS[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
     with QuietInterrupts() as interrupts:
-        spark = session(master, settings={_JAVA_OPTIONS: options})
+        with nullcontext() if had_one else java_words(are_wanted=lambda: not interrupts.came):
+            spark = session(master, settings={_JAVA_OPTIONS: options})
         try:
             interrupts.started()
             yield spark
         except BaseException as e:
             if not interrupts.came:
                 raise
-            _silence(spark)
             # Whatever Spark made of it: a call to Java that was cut off fails in many ways.
             raise KeyboardInterrupt from e
         finally:
             if not had_one:
                 with suppress(Exception) if interrupts.came else nullcontext():
                     spark.stop()
-
-
-def _silence(spark: SparkSession) -> None:
-    """Java has nothing to add to what is ended on purpose."""
-    for _ in range(2):  # the first call may meet the connection that was cut off
-        with suppress(Exception):
-            spark.sparkContext.setLogLevel("OFF")
-            break
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a service counts by reason, in counters that every process of the host can read."""
+"""Counters by reason, that every process of the host can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_KEY_BYTES: Final = 100
 
 
 class ReasonCounters(Closing):
-    """The numbers of one service; what is counted by reason gets a counter with the first of its kind.
+    """The numbers of one owner; what is counted by reason gets a counter with the first of its kind.
 
     Example:
         >>> from tensor_pool.runtime import CounterType, LocalCounters
@@ -32,11 +32,20 @@ class ReasonCounters(Closing):
 
     def add(self, kind: CounterType, reason: str = "") -> None:
         """Counts one more."""
-        self._cell(kind, reason).add()
+        self.cell(kind, reason).add()
 
     def set(self, kind: CounterType, value: int) -> None:
         """Says how many there are."""
-        self._cell(kind, "").set(value)
+        self.cell(kind).set(value)
+
+    def cell(self, kind: CounterType, reason: str = "") -> Counter:
+        """The counter itself."""
+        key = (kind, reason)
+        if key not in self._cells:
+            self._cells[key] = self._factory.create(
+                kind, f"{self._owner}: {_name(*key)}", key=reason.encode("ascii")[:_MAX_KEY_BYTES]
+            )
+        return self._cells[key]
 
     def snapshot(self) -> dict[str, int]:
         """All numbers by their names."""
@@ -47,14 +56,6 @@ class ReasonCounters(Closing):
         for cell in self._cells.values():
             cell.close()
         self._cells.clear()
-
-    def _cell(self, kind: CounterType, reason: str) -> Counter:
-        key = (kind, reason)
-        if key not in self._cells:
-            self._cells[key] = self._factory.create(
-                kind, f"{self._owner}: {_name(*key)}", key=reason.encode("ascii")[:_MAX_KEY_BYTES]
-            )
-        return self._cells[key]
 
 
 def _name(kind: CounterType, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Sends the driver's messages in their order, and keeps for a moment what can't be sent at once."""
+"""Sends messages in their order, and keeps for a moment what can't be sent at once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.errors import AeronClientLostError, ClosedError, NoMediaDriverError, TransportError
-from tensor_pool.runtime import CounterType
 from tensor_pool.runtime.repeats import limit_repeats
-from tensor_pool.transport import OfferResult
+from tensor_pool.transport.backpressure import OfferResult
 from tensor_pool.wire import encode
 
 if TYPE_CHECKING:
-    from tensor_pool.runtime import CounterSet
-    from tensor_pool.transport import Publication
+    from tensor_pool.runtime import Counter
+    from tensor_pool.transport.protocol import Publication
     from tensor_pool.wire import Message
 
 __all__ = ["Outbox"]
@@ -33,16 +32,16 @@ class Outbox:
 
     Args:
         publication: Where to send.
-        counters: What is counted.
+        unsent: Counts what is given up.
 
     Example:
-        >>> from tensor_pool.runtime import CounterSet, LocalCounters
+        >>> from tensor_pool.runtime import CounterType, LocalCounters
         >>> from tensor_pool.transport.memory import MemoryBus
         >>> from tensor_pool.wire.messages import GetDriverStatus
         >>> bus = MemoryBus()
         >>> listener = bus.client().add_subscription("aeron:ipc", 1000)
-        >>> counters = CounterSet(LocalCounters(), "example", [CounterType.DRIVER_UNSENT])
-        >>> outbox = Outbox(bus.client().add_publication("aeron:ipc", 1000), counters)
+        >>> unsent = LocalCounters().create(CounterType.DRIVER_UNSENT, "unsent")
+        >>> outbox = Outbox(bus.client().add_publication("aeron:ipc", 1000), unsent)
         >>> bus.hold_back("aeron:ipc", 1000)
         >>> outbox.send(GetDriverStatus(correlation_id=1, client_id=7))
         >>> bus.hold_back("aeron:ipc", 1000, on=False)
@@ -50,14 +49,17 @@ class Outbox:
         (0, 1, 1)
     """
 
-    def __init__(self, publication: Publication, counters: CounterSet) -> None:
+    def __init__(self, publication: Publication, unsent: Counter) -> None:
         self.publication = publication
-        self._unsent = counters[CounterType.DRIVER_UNSENT]
+        self._unsent = unsent
         self._waiting: deque[bytes] = deque()
 
     def send(self, message: Message) -> None:
         """Sends a message, behind those that wait."""
-        data = encode(message)
+        self.send_bytes(encode(message))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Sends a message that was encoded before."""
         if not self._waiting and self._is_done(data):
             return
         if len(self._waiting) >= _CAPACITY:
