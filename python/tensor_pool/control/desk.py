@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from tensor_pool.control.declared import Command, Property, RefusedValueError, check_value
 from tensor_pool.control.tags import check_key
-from tensor_pool.control.values import decode_value
+from tensor_pool.control.values import Value, decode_value, encode_value
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
     from tensor_pool.wire.messages import EventMessage
 
-__all__ = ["OWN_KEYS", "DeclaredKey", "Refusal", "ServiceDesk"]
+__all__ = ["OWN_KEYS", "DeclaredKey", "Posted", "Refusal", "ServiceDesk"]
 
 OWN_KEYS: Final = "service."
 """Keys that begin so are the framework's."""
 _MAX_REASON: Final = 500
+_MAX_POSTED: Final = 4_096
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +57,18 @@ class DeclaredKey(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class Posted(NamedTuple):
+    """Something that a service wants told."""
+
+    key: str
+    value: Value
+    correlation_id: int
+
+
 class ServiceDesk:
     """The properties of a service and what can be done with it.
 
-    Commands come one after the other from one thread; `set` and `values` may be called from any.
+    Commands come one after the other from one thread; everything else may be called from any.
 
     Args:
         declared: Keys with what they stand for.
@@ -85,6 +95,7 @@ class ServiceDesk:
             key: each.default for key, each in declared.items() if isinstance(each, Property)
         }
         self._changed: dict[str, None] = {}
+        self._posted: deque[Posted] = deque(maxlen=_MAX_POSTED)
 
     def __getitem__(self, key: str) -> Any:
         """The present value of a property."""
@@ -126,6 +137,19 @@ class ServiceDesk:
             if self._values[key] != value:
                 self._values[key] = value
                 self._changed[key] = None
+
+    def post(self, key: str, value: Value = None, *, correlation_id: int = 0) -> None:
+        """Has everybody told of something that happened; when too much waits, the oldest is forgotten.
+
+        Raises:
+            ValueError: The key can't be one, or an event can't carry the value.
+        """
+        encode_value(value)
+        self._posted.append(Posted(check_key(key), value, correlation_id))
+
+    def take_posted(self) -> list[Posted]:
+        """What was posted since the last call."""
+        return [self._posted.popleft() for _ in range(len(self._posted))]
 
     def take_changed(self) -> dict[str, Any]:
         """Properties that the service itself changed since the last call."""

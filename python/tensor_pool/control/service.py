@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,15 +15,12 @@ from tensor_pool.control.declared import Command, Property
 from tensor_pool.control.desk import OWN_KEYS, DeclaredKey, Refusal, ServiceDesk
 from tensor_pool.control.ear import EventEar, listen
 from tensor_pool.control.events import EventForm, event_message
-from tensor_pool.control.tags import check_key
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
 from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.transport.outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tensor_pool.config import Config
     from tensor_pool.control.values import Value
     from tensor_pool.runtime import Clock, CounterFactory
@@ -42,7 +38,6 @@ ENDED: Final = f"{OWN_KEYS}ended"
 """Key of a service's last words."""
 _MAX_REFUSALS: Final = 32
 """Refusals that are told in one period; all are counted."""
-_MAX_POSTED: Final = 4_096
 
 
 class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +63,7 @@ class ServiceAgent:
         client: Aeron, or what stands for it.
         config: The sections ``control`` and ``streams``.
         tag: Who it is.
-        declared: Keys with what they stand for.
+        desk: What it has and does.
         doc: What it is, in a line.
         clock: The time.
         counters: Where its counters come from.
@@ -79,14 +74,14 @@ class ServiceAgent:
         client: Client,
         config: Config,
         tag: str,
-        declared: Mapping[str, Property | Command],
+        desk: ServiceDesk,
         *,
         doc: str = "",
         clock: Clock | None = None,
         counters: CounterFactory | None = None,
     ) -> None:
         self.name = self.tag = tag
-        self.desk = ServiceDesk(declared)
+        self.desk = desk
         self._client = client
         section = config[ControlSection]
         self._places = ControlPlaces.of(config)
@@ -105,7 +100,6 @@ class ServiceAgent:
         )
         self._ears: list[EventEar] = []
         self._status: list[Outbox] = []
-        self._posted: deque[EventMessage] = deque(maxlen=_MAX_POSTED)
         self._refusals_left = _MAX_REFUSALS
 
     def on_start(self) -> None:
@@ -126,11 +120,11 @@ class ServiceAgent:
         """One duty cycle."""
         work = sum(outbox.flush() for outbox in self._status)
         work += sum(ear.poll() for ear in self._ears)
-        while self._posted:
-            self._send(self._posted.popleft())
+        for key, value, correlation_id in self.desk.take_posted():
+            self._tell(key, value, correlation_id=correlation_id)
             work += 1
         for key, value in self.desk.take_changed().items():
-            self.tell(key, value)
+            self._tell(key, value)
             work += 1
         if self._telling.due(self._clock.monotonic_ns()):
             self._tell_all()
@@ -138,7 +132,7 @@ class ServiceAgent:
 
     def on_close(self) -> None:
         """Says goodbye and closes everything."""
-        self.tell(ENDED, None)
+        self._tell(ENDED, None)
         for outbox in self._status:
             outbox.flush()
             outbox.publication.close()
@@ -146,27 +140,14 @@ class ServiceAgent:
             ear.close()
         self.counters.close()
 
-    def post(self, key: str, value: Value, *, correlation_id: int = 0) -> None:
-        """Has an event put on the status stream; from any thread.
-
-        Raises:
-            ValueError: The key can't be one, or an event can't carry the value.
-        """
-        self._posted.append(event_message(self.tag, check_key(key), value, correlation_id=correlation_id))
-
-    def tell(self, key: str, value: Value, *, correlation_id: int = 0) -> None:
-        """Puts an event on the status stream; on the agent's own thread.
-
-        Raises:
-            ValueError: An event can't carry the value.
-        """
+    def _tell(self, key: str, value: Value, *, correlation_id: int = 0) -> None:
         self._send(event_message(self.tag, key, value, correlation_id=correlation_id))
 
     def _tell_all(self) -> None:
         self._refusals_left = _MAX_REFUSALS
-        self.tell(INFO, msgspec.json.encode(self._info).decode())
+        self._tell(INFO, msgspec.json.encode(self._info).decode())
         for key, value in self.desk.values.items():
-            self.tell(key, value)
+            self._tell(key, value)
 
     def _send(self, message: EventMessage) -> None:
         data = self._form.encode(message)
@@ -206,7 +187,7 @@ class ServiceAgent:
         _LOG.warning("%s refuses %s from %s: %s", self.tag, refusal.key, source, refusal.text)
         if self._refusals_left:
             self._refusals_left -= 1
-            self.tell(REFUSED, msgspec.json.encode(refusal).decode())
+            self._tell(REFUSED, msgspec.json.encode(refusal).decode())
 
     def _count_refused(self, reason: str) -> None:
         self.counters.add(CounterType.CONTROL_REFUSED, reason)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 from tensor_pool.control.client import EventClient
+from tensor_pool.control.desk import ServiceDesk
 from tensor_pool.control.service import ServiceAgent
 from tensor_pool.control.tags import service_tag
+from tensor_pool.errors import ClosedError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured
 from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
@@ -27,14 +31,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlClient", "Service"]
 
+_LOG: Final = logging.getLogger(__name__)
 _LONGEST_NAP_S: Final = 0.1
+_LOOK_S: Final = 0.5
 
 
 class Service(Closing):
     """A service that others can command; it serves from construction to `close`.
 
     What is called by commands (`Property.on_change`, `Command.run`) runs on a thread of the service, one
-    after the other: what takes long belongs somewhere else.
+    after the other: what takes long belongs somewhere else. A media driver that is lost is looked for.
 
     Args:
         name: What it is called: ``recorder`` has the tag ``service:recorder``.
@@ -79,48 +85,31 @@ class Service(Closing):
         config: Config | str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        found = configured(config, aeron_dir, settings)
-        declared: dict[str, Property | Command] = {**(properties or {}), **(commands or {})}
-        with contextlib.ExitStack() as opening:
-            client = opening.enter_context(host_aeron.connect(found.aeron, name=name))
-            self._drain = opening.enter_context(Drain(client, name="service drain"))
-            counters = AeronCounters(client)
-            self._agent = ServiceAgent(
-                self._drain.client,
-                found,
-                service_tag(name, instance),
-                declared,
-                doc=doc,
-                counters=counters,
-            )
-            self._runner = opening.enter_context(
-                AgentRunner(
-                    self._agent,
-                    idle=make_idle("doorbell", bell=self._drain, max_pause_s=_LONGEST_NAP_S),
-                    policy=ErrorPolicy(limit=found.agents.error_limit),
-                    counters=counters,
-                )
-            )
-            self._own = opening.pop_all()
-
-    @property
-    def tag(self) -> str:
+        self._config = configured(config, aeron_dir, settings)
+        self._name = name
+        self._doc = doc
+        self.tag: Final = service_tag(name, instance)
         """Who it is to others."""
-        return self._agent.tag
+        twice = (properties or {}).keys() & (commands or {}).keys()
+        if twice:
+            raise ValueError(f"both a property and a command: {', '.join(sorted(twice))}")
+        self._desk = ServiceDesk({**(properties or {}), **(commands or {})})
+        self._own = contextlib.ExitStack()
+        self._drain: Drain | None = None
+        self._runner: AgentRunner | None = None
+        self._open()
+        self._stop = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name=f"{name} watch", daemon=True)
+        self._watching.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves."""
-        return self._runner.is_running
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended it, unless it was closed."""
-        return self._runner.error
+        """Whether it can be commanded now; a media driver that it has lost is looked for until `close`."""
+        return self._runner is not None and self._runner.is_running
 
     def __getitem__(self, key: str) -> Any:
         """The present value of a property."""
-        return self._agent.desk[key]
+        return self._desk[key]
 
     def __setitem__(self, key: str, value: Value) -> None:
         """The service itself changes a property, and tells it.
@@ -129,8 +118,8 @@ class Service(Closing):
             KeyError: There is no such property.
             ValueError: The value is none for it.
         """
-        self._agent.desk.set(key, value)
-        self._drain.wake()
+        self._desk.set(key, value)
+        self._wake()
 
     def tell(self, key: str, value: Value = None, *, correlation_id: int = 0) -> None:
         """Tells everybody of something that happened, as an event on the status stream.
@@ -138,12 +127,46 @@ class Service(Closing):
         Raises:
             ValueError: The key can't be one, or an event can't carry the value.
         """
-        self._agent.post(key, value, correlation_id=correlation_id)
-        self._drain.wake()
+        self._desk.post(key, value, correlation_id=correlation_id)
+        self._wake()
 
     def close(self) -> None:
         """Says goodbye and ends. May be called again."""
+        self._stop.set()
+        self._watching.join()
         self._own.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(ClosedError):  # it is being opened anew, and looks then
+            if self._drain is not None:
+                self._drain.wake()
+
+    def _open(self) -> None:
+        with contextlib.ExitStack() as opening:
+            client = opening.enter_context(host_aeron.connect(self._config.aeron, name=self._name))
+            self._drain = opening.enter_context(Drain(client, name="service drain"))
+            counters = AeronCounters(client)
+            agent = ServiceAgent(
+                self._drain.client, self._config, self.tag, self._desk, doc=self._doc, counters=counters
+            )
+            self._runner = opening.enter_context(
+                AgentRunner(
+                    agent,
+                    idle=make_idle("doorbell", bell=self._drain, max_pause_s=_LONGEST_NAP_S),
+                    policy=ErrorPolicy(limit=self._config.agents.error_limit),
+                    counters=counters,
+                )
+            )
+            self._own = opening.pop_all()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            if not self.is_running:
+                try:
+                    self._own.close()
+                    self._open()
+                except (TensorPoolError, OSError) as e:
+                    _LOG.debug("%s can't be commanded: %s", self.tag, e)
 
 
 class ControlClient(Closing):

@@ -10,6 +10,7 @@ from tensor_pool.config import load_config
 from tensor_pool.control.access import Commanders, CommandRule
 from tensor_pool.control.client import EventClient
 from tensor_pool.control.declared import Command, Property
+from tensor_pool.control.desk import ServiceDesk
 from tensor_pool.control.events import Event, EventForm, event_message
 from tensor_pool.control.service import ENDED, INFO, REFUSED, ServiceAgent, ServiceInfo
 from tensor_pool.errors import CommandRefusedError, ConfigError, NoServiceError
@@ -36,7 +37,9 @@ class Lamp:
             bus.client(),
             load_config(environ={}, search=False, overrides=settings),
             tag,
-            {"on": Property(bool, default=False), "blink": Command(self.blinks.append, kind=int)},
+            ServiceDesk(
+                {"on": Property(bool, default=False), "blink": Command(self.blinks.append, kind=int)}
+            ),
             clock=self.clock,
         )
         self.heard = bus.client().add_subscription(*STATUS)
@@ -139,7 +142,7 @@ def test_late_comers_hear_what_it_is_within_a_period(lamp):
 
 def test_what_changes_by_itself_is_told_at_once(lamp):
     lamp.agent.desk.set("on", value=True)
-    lamp.agent.post("burnt", "out", correlation_id=5)
+    lamp.agent.desk.post("burnt", "out", correlation_id=5)
     posted, change = lamp.work()
     assert (posted.key, posted.value, posted.correlation_id) == ("burnt", "out", 5)
     assert (change.key, change.value) == ("on", True)

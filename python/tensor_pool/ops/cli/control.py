@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tensor_pool.control.values import FrameRef
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.event_values import FORMATS, parse_assignment, shown
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
@@ -223,7 +224,7 @@ def _row(event: Event) -> dict[str, Any]:
         "at": at.isoformat(timespec="milliseconds"),
         "service": event.tag,
         "key": event.key,
-        "value": shown(event.value) if isinstance(event.value, bytes | tuple) else event.value,
+        "value": shown(event.value) if isinstance(event.value, bytes | FrameRef) else event.value,
         "correlation_id": event.correlation_id,
         "source": event.source,
     }
