@@ -30,6 +30,9 @@ COMMANDS = [
     "revoke {lease} --yes",
     "driver status",
     "discover --name camera",
+    "supervisor status",
+    "supervisor status --streams",
+    "supervisor log",
     "tap announce --count 1",
     "tap bridge --channel aeron:ipc --count 1",
     "shm ls",
@@ -66,7 +69,7 @@ SEEN_BY_ANOTHER = {
 """Benchmarks take seconds, and print as ``bench latency`` does, by the same code; those of the pipeline need
 Spark and are tried in ``tests/spark/test_jobs_command.py``, bridges in ``test_bridge_command.py``, registries
 in ``test_discovery_command.py``."""
-SERVICES = ["up", "driver run", "media run"]
+SERVICES = ["up", "driver run", "media run", "supervisor run"]
 """They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")
 """These take no configuration."""
@@ -119,6 +122,7 @@ def host() -> Iterator[Cluster]:
             f"print(out.stream_id)\n{FEED}"
         )
         cluster.stream_id = camera.read_line()
+        cluster.start("supervisor", "run").read_line()
         yield cluster
 
 

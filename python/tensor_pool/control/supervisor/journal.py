@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -62,6 +63,7 @@ class Journal:
     def __init__(self, length: int) -> None:
         self.on_decision: Callable[[Entry], object] = lambda _: None
         """Called with each entry as it is made, on the supervisor's thread."""
+        self._lock = threading.Lock()
         self._decisions: deque[Entry] = deque(maxlen=length)
         self._notes: deque[Entry] = deque(maxlen=length)
         self._next_number = 1
@@ -94,15 +96,17 @@ class Journal:
         )
         self._next_number += 1
         self.decisions += entry.is_decision
-        (self._decisions if entry.is_decision else self._notes).append(entry)
+        with self._lock:
+            (self._decisions if entry.is_decision else self._notes).append(entry)
         _LOG.log(logging.WARNING if entry.is_decision else logging.INFO, "%s", _sentence(entry))
         self.on_decision(entry)
         return entry
 
     def entries(self, *, after: int = 0) -> list[Entry]:
-        """What is remembered, oldest first; only entries with a higher number than `after`."""
-        kept = [entry for entry in (*self._decisions, *self._notes) if entry.number > after]
-        return sorted(kept, key=lambda entry: entry.number)
+        """What is remembered, oldest first, with a higher number than `after`; may be asked by any thread."""
+        with self._lock:
+            kept = [*self._decisions, *self._notes]
+        return sorted((entry for entry in kept if entry.number > after), key=lambda entry: entry.number)
 
 
 def _sentence(entry: Entry) -> str:
