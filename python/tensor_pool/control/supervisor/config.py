@@ -182,6 +182,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return self.section.stale_intervals * self.report_interval_ns
 
     @property
+    def forget_ns(self) -> int:
+        """Who says nothing for longer is forgotten; it is seen to be stale before that."""
+        return max(self.section.forget_after_ns, 2 * self.silence_ns)
+
+    @property
     def liveness_ns(self) -> int:
         """A stream whose memory nobody kept alive for longer, or that nobody announced, is dead."""
         return self.section.stale_intervals * self.announce_interval_ns

@@ -63,7 +63,7 @@ class HealthBoard:
         # In the order in which they were last heard: who is silent for longest comes first.
         self._consumers: OrderedDict[ConsumerKey, WatchedConsumer] = OrderedDict()
         most = max(self._section.max_streams, self._section.max_consumers)
-        self._qos = QosBoard(stale_after_ns=self._section.forget_after_ns, max_entries=most)
+        self._qos = QosBoard(stale_after_ns=self._setting.forget_ns, max_entries=most)
 
     @property
     def streams(self) -> Mapping[int, WatchedStream]:
@@ -244,7 +244,7 @@ class HealthBoard:
     def expire(self, now_ns: int) -> tuple[list[ConsumerKey], list[int]]:
         """Forgets who was silent for too long; says which consumers and which streams."""
         self._qos.expire(now_ns)
-        oldest_ns = now_ns - self._section.forget_after_ns
+        oldest_ns = now_ns - self._setting.forget_ns
         gone = []
         for key, consumer in self._consumers.items():
             if consumer.heard_ns >= oldest_ns:
