@@ -120,8 +120,7 @@ class EventClient(Closing):
         message = event_message(tag, check_key(key), value, correlation_id=number, format=format)
         deadline = time.monotonic() + timeout_s
         self._connect(min(deadline, time.monotonic() + _CONNECT_S))
-        self._take_all()
-        self._events.clear()  # what came before has nothing to do with it
+        self._forget()
         if not self._offer(self._form.encode(message), deadline):
             raise _no_service(tag, "nobody listens to commands here")
         for event in self._until(deadline):
@@ -144,6 +143,7 @@ class EventClient(Closing):
             only: The name of the one that is wanted: known as soon as it has told everything.
         """
         wanted = service_tag(only) if only else ""
+        self._forget()
         deadline = time.monotonic() + (1.25 * self._period_s if timeout_s is None else timeout_s)
         found: dict[tuple[str, str, int], KnownService] = {}
         last: dict[str, KnownService] = {}
@@ -210,6 +210,11 @@ class EventClient(Closing):
             if left <= 0:
                 return
             self._wait(min(left, _LOOK_S if self._wait is time.sleep else 0.1))
+
+    def _forget(self) -> None:
+        """What came before has nothing to do with what is asked now."""
+        self._take_all()
+        self._events.clear()
 
     def _take_all(self) -> None:
         for ear in self._ears:

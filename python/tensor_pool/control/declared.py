@@ -10,7 +10,7 @@ from tensor_pool.control.values import FrameRef, Value, encode_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Command", "Property", "RefusedValueError", "check_value"]
+__all__ = ["Command", "Property", "RefusedValueError", "check_value", "reading"]
 
 _NAMES: Final[dict[type | None, str]] = {
     None: "nothing",
@@ -135,6 +135,16 @@ class Command(_Declared):
     ) -> None:
         super().__init__(kind, least=least, most=most, choices=choices, check=check, doc=doc)
         self.run = run
+
+
+def reading(kind: type, doc: str, default: Value = None) -> Property:
+    """A property that only the service itself sets: something to be read.
+
+    Example:
+        >>> reading(int, "Frames so far.").default
+        0
+    """
+    return Property(kind, default=kind() if default is None else default, read_only=True, doc=doc)
 
 
 def check_value(declared: Property | Command, value: Value) -> Any:

@@ -102,6 +102,11 @@ class ServiceAgent:
         self._status: list[Outbox] = []
         self._refusals_left = _MAX_REFUSALS
 
+    @property
+    def ignored(self) -> int:
+        """Messages for others that were left out before Python saw them."""
+        return sum(getattr(ear.subscription, "ignored", 0) for ear in self._ears)
+
     def on_start(self) -> None:
         """Opens the streams, and tells what it is.
 

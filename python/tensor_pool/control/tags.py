@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["PREFIX", "check_key", "service_tag"]
 
 PREFIX: Final = "service:"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}", re.ASCII)
 
 

@@ -310,6 +310,19 @@ class AdminHandler:
         text = request.reason or "revoked by administration"
         return self._lifecycle.end(lease, LeaseRevokeReason.REVOKED, now, text)
 
+    def revoke_now(self, lease_id: int, now: Moment) -> list[Message]:
+        """The same without a request.
+
+        Raises:
+            ValueError: There is no such lease, or a token is needed, which can't be given here.
+        """
+        if self._section.shutdown_token:
+            raise ValueError("the driver wants its token for that: tpool revoke --token")
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            raise ValueError(f"there is no active lease {lease_id}")
+        return self._lifecycle.end(lease, LeaseRevokeReason.REVOKED, now, "revoked by a command")
+
     def status(self, request: GetDriverStatus, now: Moment) -> list[Message]:
         """What the driver is, does and allows."""
         return [self.status_now(now, correlation_id=request.correlation_id, client_id=request.client_id)]

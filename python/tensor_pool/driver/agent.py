@@ -459,5 +459,13 @@ class DriverAgent:
         """What the driver is, does and allows."""
         return self._admin.status_now(self._now())
 
+    def revoke(self, lease_id: int) -> None:
+        """Ends a lease, on the driver's own thread.
+
+        Raises:
+            ValueError: There is no such lease, or the driver wants a token for that.
+        """
+        self._outgoing += self._admin.revoke_now(lease_id, self._now())
+
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic_ns(), self._clock.realtime_ns())

@@ -12,10 +12,13 @@ from tensor_pool.bridging.config import BridgeSection, check_bridge
 from tensor_pool.bridging.counting import StandstillCounters
 from tensor_pool.bridging.service import Bridge
 from tensor_pool.closing import Closing
+from tensor_pool.control.config import ControlSection
+from tensor_pool.control.declared import Property, reading
 from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ChannelError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured, connect
+from tensor_pool.host.control import Service
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.transport import AeronCounters
 
@@ -34,6 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _RETRY_S: Final = 1.0
 _GIVEN_BACK_S: Final = 5.0
+_MAX_TEXT: Final = 1_000
 
 
 def bridge(
@@ -99,10 +103,12 @@ class BridgeService(Closing):
         """How often it was built anew."""
         self.error: BaseException | None = None
         """Nothing ends it but `close`; why it can't work at the moment."""
+        self._is_wanted = True
         self._open_soon()
         self._stop = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="bridge watch", daemon=True)
         self._watching.start()
+        self._service = self._serve() if config[ControlSection].enabled else None
 
     @property
     def is_running(self) -> bool:
@@ -117,9 +123,47 @@ class BridgeService(Closing):
 
     def close(self) -> None:
         """Gives destinations back and ends. May be called again."""
+        if self._service is not None:
+            self._service.close()
         self._stop.set()
         self._watching.join()
         self._own.close()
+
+    def _serve(self) -> Service:
+        def switch(on: bool) -> None:
+            self._is_wanted = on
+
+        return Service(
+            "bridge",
+            instance=self._section.instance_id,
+            doc="Carries streams between hosts.",
+            properties={
+                "bridge.enable": Property(bool, default=True, on_change=switch, doc="Whether it carries."),
+                "bridge.active": reading(bool, "Whether it carries now."),
+                "bridge.mappings": reading(int, "Streams it carries.", len(self._section.resolved_mappings)),
+                "bridge.frames_sent": reading(int, "Frames sent since it was last built."),
+                "bridge.frames_received": reading(int, "Frames received since it was last built."),
+                "bridge.lost": reading(int, "Frames that were given up on either side."),
+                "bridge.restarts": reading(int, "How often it was built anew."),
+                "bridge.error": reading(str, "Why something is not carried."),
+            },
+            refresh=self._refresh,
+            config=self._config,
+        )
+
+    def _refresh(self, service: Service) -> None:
+        stats = self.stats
+        sent = [each.sent for each in stats if each.sent is not None]
+        received = [each.received for each in stats if each.received is not None]
+        service["bridge.active"] = self._bridge is not None and self.error is None
+        service["bridge.frames_sent"] = sum(each.frames for each in sent)
+        service["bridge.frames_received"] = sum(each.frames for each in received)
+        service["bridge.lost"] = sum(sum(each.dropped.values()) for each in sent) + sum(
+            sum(each.frames_lost.values()) for each in received
+        )
+        service["bridge.restarts"] = self.restarts
+        errors = ["" if self.error is None else _words(self.error), *(each.error or "" for each in stats)]
+        service["bridge.error"] = "; ".join(dict.fromkeys(filter(None, errors)))[:_MAX_TEXT]
 
     def _open_soon(self) -> None:
         """Bears that the media driver has not given back yet what a bridge had that ended just now."""
@@ -155,6 +199,9 @@ class BridgeService(Closing):
         pause_s = _LOOK_S
         with contextlib.ExitStack() as notice:
             while not self._stop.wait(pause_s):
+                if not self._is_wanted:
+                    self._rest(notice)
+                    continue
                 trouble = self._trouble()
                 if trouble is None:
                     self._look_for_driver()
@@ -176,6 +223,13 @@ class BridgeService(Closing):
                 notice.close()
                 self._notice = None
                 _LOG.warning("the bridge was built anew")
+
+    def _rest(self, notice: contextlib.ExitStack) -> None:
+        """Carries nothing, and gives its destinations back, until it is told otherwise."""
+        if self._bridge is not None:
+            self._own.close()
+            self._bridge = None
+            self._tell("it was switched off by a command", notice)
 
     def _trouble(self) -> str | None:
         """Why the bridge has to be built anew, if so."""

@@ -21,7 +21,7 @@ from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tensor_pool.config import Config
     from tensor_pool.control.client import KnownService
@@ -33,7 +33,7 @@ __all__ = ["ControlClient", "Service"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_NAP_S: Final = 0.1
-_LOOK_S: Final = 0.5
+_LOOK_S: Final = 0.25
 
 
 class Service(Closing):
@@ -48,6 +48,7 @@ class Service(Closing):
         properties: Values that it has, by their keys.
         commands: What it does, by their keys.
         doc: What it is, in a line.
+        refresh: Called with the service several times a second, to bring its readings up to date.
         aeron_dir: The directory of this host's media driver.
         config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
         settings: Configuration keys with their values.
@@ -81,6 +82,7 @@ class Service(Closing):
         properties: Mapping[str, Property] | None = None,
         commands: Mapping[str, Command] | None = None,
         doc: str = "",
+        refresh: Callable[[Service], object] | None = None,
         aeron_dir: str | os.PathLike[str] | None = None,
         config: Config | str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -88,6 +90,7 @@ class Service(Closing):
         self._config = configured(config, aeron_dir, settings)
         self._name = name
         self._doc = doc
+        self._refresh = refresh
         self.tag: Final = service_tag(name, instance)
         """Who it is to others."""
         twice = (properties or {}).keys() & (commands or {}).keys()
@@ -106,6 +109,11 @@ class Service(Closing):
     def is_running(self) -> bool:
         """Whether it can be commanded now; a media driver that it has lost is looked for until `close`."""
         return self._runner is not None and self._runner.is_running
+
+    @property
+    def ignored(self) -> int:
+        """Messages for others that were left out before Python saw them."""
+        return self._agent.ignored
 
     def __getitem__(self, key: str) -> Any:
         """The present value of a property."""
@@ -132,8 +140,10 @@ class Service(Closing):
 
     def close(self) -> None:
         """Says goodbye and ends. May be called again."""
-        self._stop.set()
-        self._watching.join()
+        if not self._stop.is_set():
+            self._stop.set()
+            self._watching.join()
+            self._look()  # the last readings are told before goodbye
         self._own.close()
 
     def _wake(self) -> None:
@@ -146,12 +156,12 @@ class Service(Closing):
             client = opening.enter_context(host_aeron.connect(self._config.aeron, name=self._name))
             self._drain = opening.enter_context(Drain(client, name="service drain"))
             counters = AeronCounters(client)
-            agent = ServiceAgent(
+            self._agent = ServiceAgent(
                 self._drain.client, self._config, self.tag, self._desk, doc=self._doc, counters=counters
             )
             self._runner = opening.enter_context(
                 AgentRunner(
-                    agent,
+                    self._agent,
                     idle=make_idle("doorbell", bell=self._drain, max_pause_s=_LONGEST_NAP_S),
                     policy=ErrorPolicy(limit=self._config.agents.error_limit),
                     counters=counters,
@@ -167,6 +177,14 @@ class Service(Closing):
                     self._open()
                 except (TensorPoolError, OSError) as e:
                     _LOG.debug("%s can't be commanded: %s", self.tag, e)
+            self._look()
+
+    def _look(self) -> None:
+        if self._refresh is not None:
+            try:
+                self._refresh(self)
+            except Exception:
+                _LOG.exception("%s does not know how it is", self.tag)
 
 
 class ControlClient(Closing):

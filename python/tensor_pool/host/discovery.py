@@ -9,10 +9,8 @@ from tensor_pool.channels import Endpoint
 from tensor_pool.closing import Closing
 from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
-from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection, requests_endpoint
-from tensor_pool.discovery.feed import RegistryFeed
+from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection
 from tensor_pool.discovery.places import HeardDriver
-from tensor_pool.driver import Driver, DriverSection
 from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured
@@ -29,13 +27,9 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.discovery.config import DriverSource
-    from tensor_pool.driver.agent import DriverAgent
-    from tensor_pool.driver.service import Companion
     from tensor_pool.pool.discovering import FoundStream
-    from tensor_pool.runtime import Agent, CounterFactory
-    from tensor_pool.transport import Client, Subscribe
 
-__all__ = ["Registry", "Searching", "discover", "open_driver"]
+__all__ = ["Registry", "Searching", "discover"]
 
 _REGISTRY_CHANNEL: Final = "aeron:ipc"
 _LONGEST_NAP_S: Final = 0.1
@@ -121,54 +115,6 @@ class Searching(Closing):
     def close(self) -> None:
         """Ends the connection. May be called again."""
         self._own.close()
-
-
-def open_driver(config: Config) -> Driver:
-    """An SHM driver with its discovery beside it, as the section ``discovery`` says."""
-    return Driver(config, companions=_companions(config))
-
-
-def _companions(config: Config) -> list[Companion]:
-    section = config[DiscoverySection]
-    period_ns = config[DriverSection].announce_interval_ms * 1_000_000
-
-    def provider(
-        driver: DriverAgent, client: Client, subscribe: Subscribe | None, counters: CounterFactory
-    ) -> Agent:
-        return DiscoveryAgent(
-            client,
-            section,
-            requests=requests_endpoint(config),
-            drivers=[_own_driver(config, driver)],
-            expiry_ns=3 * period_ns,
-            counters=counters,
-            subscribe=subscribe,
-        )
-
-    def feed(
-        driver: DriverAgent, client: Client, subscribe: Subscribe | None, _counters: CounterFactory
-    ) -> Agent:
-        registries = [Endpoint(registry.channel, registry.stream_id) for registry in section.registries]
-        return RegistryFeed(
-            client, _own_driver(config, driver), registries, period_ns=period_ns, subscribe=subscribe
-        )
-
-    return [provider] * section.embedded + [feed] * bool(section.registries)
-
-
-def _own_driver(config: Config, driver: DriverAgent) -> HeardDriver:
-    streams, host = config.streams, config[DiscoverySection].host_name
-    return HeardDriver(
-        announces=Endpoint(streams.announce_channel, streams.announce_stream_id),
-        metadata=Endpoint(streams.metadata_channel, streams.metadata_stream_id),
-        authority=Authority(
-            config[DriverSection].instance_id or host,  # the host's one driver has no name of its own
-            streams.control_channel,
-            streams.control_stream_id,
-            host,
-        ),
-        speaks=lambda session_id: session_id == driver.announce_session_id,
-    )
 
 
 def _heard(source: DriverSource) -> HeardDriver:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tensor_pool.driver import DriverSection
 from tensor_pool.driver.files import namespace_directory
 from tensor_pool.host.aeron import open_media_driver
-from tensor_pool.host.discovery import open_driver
+from tensor_pool.host.driver import open_driver
 from tensor_pool.host.instances import (
     new_instance_id,
     remove_dead_instances,

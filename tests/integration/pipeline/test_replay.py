@@ -109,19 +109,21 @@ class Waiting:
 
         monkeypatch.setattr(replay_module.RepublishedStream, "publish", publish)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
     def wait(self, timeout_s):
         self.now_ns += round(timeout_s * 1e9)
-        return False
 
-    def is_set(self):
-        return False
-
-    def set(self):
+    def notify_all(self):
         pass
 
     def play(self, pool, recording, **options):
         with Replay(pool, recording, prefix="again/", **options) as replay:
-            replay._stop = self
+            replay.tempo._changed, replay.tempo._now_ns = self, lambda: self.now_ns
             stats = replay.run()
         return stats, (np.array(self.published_ns) - self.published_ns[0]).tolist()
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.control.client import KnownService
     from tensor_pool.control.events import Event
+    from tensor_pool.host.control import ControlClient
     from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["events", "send", "services"]
@@ -77,8 +78,6 @@ def send(
       tpool send camera gain=2.5 flash
       tpool send camera label=42 --as string
     """  # noqa: D301 - click's mark for text that stays as it is
-    from tensor_pool.host.control import ControlClient  # noqa: PLC0415 - help needs none of it
-
     parsed = [parse_assignment(text, format_name) for text in orders]
 
     def rows(control: ControlClient) -> Iterator[dict[str, Any]]:
@@ -96,7 +95,7 @@ def send(
             yield _row(echo) | {"elapsed_ms": elapsed_ms}
 
     try:
-        with ControlClient(tags=[service], config=config) as control:
+        with _connected(config, tags=[service]) as control:
             accepted = rows(control)
             print_rows(
                 accepted if output_format == "jsonl" else list(accepted),
@@ -137,11 +136,9 @@ def services(
       tpool services recorder
       tpool services --format json
     """  # noqa: D301 - click's mark for text that stays as it is
-    from tensor_pool.host.control import ControlClient  # noqa: PLC0415 - help needs none of it
-
     try:
         tags = None if service is None else [service]
-        with ControlClient(tags=tags, config=config) as control:
+        with _connected(config, tags=tags) as control:
             found = control.services(timeout_s=listen, only=service or "")
     except ValueError as e:
         raise click.UsageError(str(e)) from e
@@ -185,14 +182,13 @@ def events(
       tpool events --follow --key record.enable --format jsonl
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.control.config import ControlSection  # noqa: PLC0415 - help needs none of it
-    from tensor_pool.host.control import ControlClient  # noqa: PLC0415
 
     if follow and output_format == "json":
         raise click.UsageError("--follow has no end, and a JSON document must have one; take --format jsonl")
     if seconds is None and count is None and not follow:
         seconds = 1.25 * config[ControlSection].status_period_ms / 1_000
     try:
-        with ControlClient(tags=tags or None, hears_commands=commands, config=config) as control:
+        with _connected(config, tags=tags or None, hears_commands=commands) as control:
             rows = _followed(control.events(timeout_s=seconds), keys=keys, count=count, seconds=seconds)
             if output_format == "table":
                 for row in rows:
@@ -203,6 +199,14 @@ def events(
                 print_rows(rows, (), output_format)
     except ValueError as e:
         raise click.UsageError(str(e)) from e
+
+
+def _connected(config: Config, **options: Any) -> ControlClient:
+    from tensor_pool.host.control import ControlClient  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.ops.cli.asking import check_media_driver  # noqa: PLC0415
+
+    check_media_driver(config)
+    return ControlClient(config=config, **options)
 
 
 def _followed(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensor_pool.host.discovery import open_driver
+from tensor_pool.host.driver import open_driver
 from tensor_pool.ops.cli.asking import admin_client, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record

@@ -31,7 +31,7 @@ def up(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) ->
     from tensor_pool.bridging.config import BridgeSection  # noqa: PLC0415
     from tensor_pool.host.aeron import aeron_dir, open_media_driver  # noqa: PLC0415
     from tensor_pool.host.bridge import BridgeService  # noqa: PLC0415
-    from tensor_pool.host.discovery import open_driver  # noqa: PLC0415
+    from tensor_pool.host.driver import open_driver  # noqa: PLC0415
     from tensor_pool.transport import is_alive  # noqa: PLC0415
 
     directory = aeron_dir(config.aeron)

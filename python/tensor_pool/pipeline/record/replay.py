@@ -23,6 +23,7 @@ from tensor_pool.pipeline.record.read_ahead import ReadAhead
 from tensor_pool.pipeline.record.replay_options import ReplayedStream, ReplayOptions, ReplayStats
 from tensor_pool.pipeline.record.republished import RepublishedStream
 from tensor_pool.pipeline.record.selection import Damage, Selection
+from tensor_pool.pipeline.record.tempo import Tempo
 
 if TYPE_CHECKING:
     import os
@@ -109,6 +110,8 @@ class Replay(Closing):
         self._stats = ReplayStats(length_s=self._selection.seconds)
         self._started_ns: int | None = None
         self._stop = threading.Event()
+        self.tempo: Final = Tempo(options.speed)
+        """How fast it goes; may be changed by any thread."""
         self._streams: dict[str, RepublishedStream] = {}
         self._resources = contextlib.ExitStack()
         try:
@@ -159,11 +162,13 @@ class Replay(Closing):
         self._started_ns = time.monotonic_ns()
         try:
             with ReadAhead(self._rounds(), max_bytes=self.options.read_ahead_bytes) as ahead:
-                start_ns: int | None = None
+                has_begun = False
                 for due in ahead:
-                    # Counted from when the first one is there: nobody waits for the disk before that.
-                    start_ns = time.monotonic_ns() if start_ns is None else start_ns
-                    if not self._wait_for(due, start_ns):
+                    if not has_begun:
+                        # Counted from when the first one is there: nobody waits for the disk before that.
+                        self.tempo.begin()
+                        has_begun = True
+                    if not self._wait_for(due):
                         break
                     self._publish(due)
                 else:
@@ -176,6 +181,7 @@ class Replay(Closing):
     def stop(self) -> None:
         """Ends `run` soon; for other threads."""
         self._stop.set()
+        self.tempo.stop()
 
     @property
     def stats(self) -> ReplayStats:
@@ -189,7 +195,7 @@ class Replay(Closing):
 
     def close(self) -> None:
         """Ends the streams. May be called again."""
-        self._stop.set()
+        self.stop()
         self._resources.close()
 
     # --- reading, in a thread of its own ----------------------------------------------------------------
@@ -241,19 +247,14 @@ class Replay(Closing):
                 break
         self._stats.is_waiting = False
 
-    def _wait_for(self, due: _Due, start_ns: int) -> bool:
+    def _wait_for(self, due: _Due) -> bool:
         """Waits until a frame is due; False when it is to end."""
-        speed = self.options.speed
-        if not speed:
-            return not self._stop.is_set()
-        at_ns = start_ns + round(due.at_ns / speed)
-        left_ns = at_ns - time.monotonic_ns()
-        if self._stop.wait(left_ns / _NS) if left_ns > 0 else self._stop.is_set():
+        late_ns = self.tempo.wait_for(due.at_ns)
+        if late_ns is None:
             return False
-        late_s = (time.monotonic_ns() - at_ns) / _NS
         stream = self._stats.streams[due.name]
-        stream.late += late_s > self.options.late_s
-        stream.worst_late_s = max(stream.worst_late_s, late_s)
+        stream.late += late_ns / _NS > self.options.late_s
+        stream.worst_late_s = max(stream.worst_late_s, late_ns / _NS)
         return True
 
     def _publish(self, due: _Due) -> None:

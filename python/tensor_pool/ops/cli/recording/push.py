@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.pipeline.record.catalogue import SegmentInfo
+    from tensor_pool.pipeline.record.commanded import CommandedRecorder
     from tensor_pool.pipeline.record.place import Place
-    from tensor_pool.pipeline.record.recorder import Recorder
     from tensor_pool.pipeline.record.uploader import Uploader
     from tensor_pool.stop_signals import StopSignals
 
@@ -96,7 +96,9 @@ def upload_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def uploading(out: str, options: dict[str, Any], recorders: list[Recorder]) -> Iterator[Uploader | None]:
+def uploading(
+    out: str, options: dict[str, Any], recorders: list[CommandedRecorder]
+) -> Iterator[Uploader | None]:
     """Follows a recording while it is made, if that is asked for.
 
     Args:

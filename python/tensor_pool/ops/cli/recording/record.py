@@ -16,8 +16,8 @@ from tensor_pool.stop_signals import StopSignals
 if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
+    from tensor_pool.pipeline.record.commanded import CommandedRecorder
     from tensor_pool.pipeline.record.options import StreamProgress
-    from tensor_pool.pipeline.record.recorder import Recorder
     from tensor_pool.pipeline.record.uploader import Uploader
 
 __all__ = ["record"]
@@ -63,6 +63,10 @@ _MIB: Final = 1 << 20
 @click.option(
     "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
 )
+@click.option(
+    "--standby", is_flag=True, help="Wait until `tpool send recorder record.enable=true` begins it."
+)
+@click.option("--instance", default="", metavar="NAME", help="The service is recorder:NAME then.")
 @upload_options
 @format_option()
 @config_options
@@ -77,6 +81,8 @@ def record(
     out: str,
     frames: int | None,
     seconds: float | None,
+    standby: bool,
+    instance: str,
     **options: Any,
 ) -> None:
     """Record STREAMs (names or ids) into a directory until Ctrl-C, --frames or --seconds.
@@ -86,17 +92,24 @@ def record(
     says more. With --upload, sealed segments are copied in the background: a store that is slow or gone never
     holds the recording up, and exit code 1 also tells that not everything is there at the end.
 
+    It is the service recorder: `tpool send recorder record.enable=false` ends the recording for now, and
+    true goes on with it. `tpool services recorder` says how far it is.
+
     \b
     Examples:
       tpool record camera-1 --out recordings
       tpool record camera-1 camera-2 --out recordings --seconds 60 --sync frame
       tpool record 10000 --out ring --keep-mib 10240
       tpool record camera-1 --out recordings --upload s3://bucket/run-7 --remove-uploaded
+      tpool record camera-1 --out recordings --standby --instance lab
     """  # noqa: D301 - click's mark for text that stays as it is
-    from tensor_pool.host.connection import connect  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.control.config import ControlSection  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.host.connection import connect  # noqa: PLC0415
+    from tensor_pool.pipeline.record.commanded import CommandedRecorder  # noqa: PLC0415
     from tensor_pool.pipeline.record.options import RecorderOptions  # noqa: PLC0415
-    from tensor_pool.pipeline.record.recorder import Recorder  # noqa: PLC0415
 
+    if standby and not config[ControlSection].enabled:
+        raise click.UsageError("--standby waits for a command, and control.enabled = false lets none in.")
     keep_mib, keep_hours, backlog_mib = (options[name] for name in ("keep_mib", "keep_hours", "backlog_mib"))
     how = RecorderOptions(
         sync=options["sync"],
@@ -107,11 +120,13 @@ def record(
         start="oldest" if options["oldest"] else "latest",
     )
     chosen = [int(stream) if stream.isdecimal() else stream for stream in streams]
-    recorders: list[Recorder] = []
+    recorders: list[CommandedRecorder] = []
     is_uploaded = True
     with StopSignals() as stop, uploading(out, options, recorders) as uploader:
         with connect(config=config) as pool:
-            with Recorder(pool, chosen, out, how) as recorder:
+            with CommandedRecorder(
+                pool, chosen, out, how, config=config, instance=instance, enabled=not standby
+            ) as recorder:
                 recorders.append(recorder)
                 _wait(recorder, stop, uploader, frames=frames, seconds=seconds)
             found = recorder.progress
@@ -129,7 +144,7 @@ def record(
 
 
 def _wait(
-    recorder: Recorder,
+    recorder: CommandedRecorder,
     stop: StopSignals,
     uploader: Uploader | None,
     *,

@@ -60,6 +60,7 @@ _MIB: Final = 1 << 20
 @click.option(
     "--slots", type=click.IntRange(1, 1 << 20), metavar="N", help="Frames that the ring of a stream holds."
 )
+@click.option("--instance", default="", metavar="NAME", help="The service is replay:NAME then.")
 @format_option()
 @config_options
 @click.pass_context
@@ -71,13 +72,15 @@ def replay(
     output_format: OutputFormat,
     recording: str,
     renames: tuple[str, ...],
+    instance: str,
     **options: Any,
 ) -> None:
     """Publish a recording (a directory, or a URI such as s3://bucket/run) as its streams came.
 
     All streams of it, in the order of time. Time stamps are new unless --keep-timestamps is given. Damaged
     frames are named and left out. Exit codes: 0 when every frame was published, 1 when some were damaged or
-    left out; frames that came late are only counted.
+    left out; frames that came late are only counted. It is the service replay: `tpool send replay
+    replay.pause=true` holds it, replay.speed=4 hurries it, replay.stop ends it.
 
     \b
     Examples:
@@ -86,6 +89,7 @@ def replay(
       tpool replay recordings --prefix again/ --from 10 --to 20 --loop --wait-consumers 1
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.host.connection import connect  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.pipeline.record.commanded_replay import replay_service  # noqa: PLC0415
     from tensor_pool.pipeline.record.replay import Replay  # noqa: PLC0415
     from tensor_pool.pipeline.record.replay_options import ReplayOptions  # noqa: PLC0415
 
@@ -93,6 +97,7 @@ def replay(
     with (
         connect(config=config) as pool,
         Replay(pool, recording, how, on_damage=tell_damage) as player,
+        replay_service(player, config, instance=instance),
         StopSignals() as stop,  # last: Ctrl-C ends at once what comes before
     ):
         done = _play(player, stop)
