@@ -114,6 +114,17 @@ def test_a_dry_run_is_ended_by_command_and_the_log_is_followed(
     assert tpool("send", "supervisor", "dry_run=maybe", where).code == exit_codes.PROBLEMS
 
 
+def test_it_is_a_service_like_others(ask: Callable[..., list[dict[str, Any]]], slow_id: int) -> None:
+    def values() -> dict[str, Any]:
+        return {row["key"]: row["value"] for row in ask("services", "supervisor")}
+
+    found = wait_until(
+        lambda: (known := values()).get("supervisor.decisions") not in (None, "0") and known, 30
+    )
+    assert (found["supervisor.streams"], found["supervisor.consumers"]) == ("1", "1")
+    assert found["dry_run"] in ("true", "false")
+
+
 def test_watch(host: Cluster, slow_id: int, tpool: Callable[..., Any]) -> None:
     where = f"--aeron-dir={host.aeron_dir}"
     watched = tpool("supervisor", "status", "--watch", "--count=2", "--interval=0.1", "--format=jsonl", where)

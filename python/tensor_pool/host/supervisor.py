@@ -11,7 +11,7 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.control.config import ControlSection
-from tensor_pool.control.declared import Command, Property
+from tensor_pool.control.declared import Command, Property, reading
 from tensor_pool.control.supervisor.agent import SupervisorAgent
 from tensor_pool.control.supervisor.config import Setting
 from tensor_pool.control.supervisor.journal import Entry
@@ -100,14 +100,34 @@ class Supervisor(Closing):
                     on_change=self._set_dry_run,
                     doc="Whether decisions are only logged.",
                 ),
+                "supervisor.streams": reading(int, "Streams that it watches.", 0),
+                "supervisor.dead": reading(int, "Streams without a living producer.", 0),
+                "supervisor.consumers": reading(int, "Consumers that it watches.", 0),
+                "supervisor.slow": reading(int, "Consumers that are slow or stuck.", 0),
+                "supervisor.moved": reading(int, "Consumers for which something was decided.", 0),
+                "supervisor.decisions": reading(int, "Decisions so far.", 0),
             },
             commands={
                 HEALTH: Command(self._tell_health, kind=str, doc="Tells of all streams and consumers."),
                 LOG: Command(self._tell_log, kind=str, doc="Tells the last decisions."),
             },
             doc="Watches consumers, and moves those that can't keep up.",
+            refresh=self._refresh,
             config=config,
         )
+
+    def _refresh(self, service: Service) -> None:
+        view = self.view()
+        readings = {
+            "streams": len(view.streams),
+            "dead": sum(stream.state == "dead" for stream in view.streams),
+            "consumers": len(view.consumers),
+            "slow": sum(consumer.condition in ("slow", "stuck") for consumer in view.consumers),
+            "moved": sum(consumer.remedy != "none" for consumer in view.consumers),
+            "decisions": self.journal.decisions,
+        }
+        for key, value in readings.items():
+            service[f"supervisor.{key}"] = value
 
     def _set_dry_run(self, dry_run: bool) -> None:
         self._agent.dry_run = dry_run
