@@ -127,6 +127,22 @@ class TestStrangeMessages:
         scene.say(report(), session_id=66)
         assert scene.overseer.refused["another_session"] == 2, "the owner is silent: it may be its next life"
 
+    def test_a_forged_epoch_blinds_nobody(self) -> None:
+        scene = Scene()
+        scene.seconds(2)
+        scene.say(announce(header_nslots=1_000, epoch=2**63), session_id=66)
+        scene.seconds(2)
+        assert (scene.stream.epoch, scene.stream.state) == (5, "live")
+        assert scene.overseer.refused == {"another_session": 1}
+
+    def test_who_lied_first_is_believed_until_it_is_silent(self) -> None:
+        scene = Scene()
+        scene.say(announce(header_nslots=1_000, epoch=2**63), session_id=66)
+        scene.seconds(4)
+        assert scene.stream.epoch == 2**63
+        scene.seconds(3)
+        assert (scene.stream.epoch, scene.stream.state) == (5, "live")
+
     def test_nor_for_a_producer(self) -> None:
         scene = Scene()
         scene.seconds(2)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SupervisorAgent"]
 
 _POLL_LIMIT: Final = 256
-_LOOKS_AN_INTERVAL: Final = 4
+_LOOKS_AN_INTERVAL: Final = 2
 _LEAST_LOOK_NS: Final = 20_000_000
 
 
@@ -115,6 +115,7 @@ class SupervisorAgent:
         interval_ns = self._setting.report_interval_ns
         look_ns = max(interval_ns // _LOOKS_AN_INTERVAL, _LEAST_LOOK_NS)
         self._look_due = Periodic(period_ns=look_ns, start_ns=now_ns)
+        self._view_due = Periodic(period_ns=max(interval_ns, _LEAST_LOOK_NS), start_ns=now_ns)
 
     def do_work(self) -> int:
         """One duty cycle."""
@@ -137,7 +138,8 @@ class SupervisorAgent:
     def _look(self, now_ns: int) -> None:
         overseer = self._overseer
         self._send(overseer.look(now_ns, realtime_ns=self._clock.realtime_ns()))
-        self._view = overseer.view(now_ns)
+        if self._view_due.due(now_ns):
+            self._view = overseer.view(now_ns)
         self.counters.set(CounterType.SUPERVISOR_STREAMS, len(overseer.board.streams))
         self.counters.set(CounterType.SUPERVISOR_CONSUMERS, len(overseer.board.consumers))
         self.counters.set(CounterType.SUPERVISOR_DECISIONS, overseer.journal.decisions)

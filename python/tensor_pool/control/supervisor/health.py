@@ -81,23 +81,28 @@ class HealthBoard:
 
     # --- what is heard ------------------------------------------------------------------------------------
 
-    def on_announce(self, announce: ShmPoolAnnounce, now_ns: int) -> bool:
-        """A stream is there; says whether that was taken."""
+    def on_announce(self, announce: ShmPoolAnnounce, *, session_id: int, now_ns: int) -> bool:
+        """A stream is there; says whether that was taken.
+
+        Who announces it first is believed until it is silent: otherwise a single forged announce of a far
+        epoch would make all later ones seem old.
+        """
         known = self._streams.get(announce.stream_id)
         if announce.header_slot_bytes != SLOT_BYTES or not announce.header_nslots:
             return self._refuse("unsound_announce")
         if known is None:
             if len(self._streams) >= self._section.max_streams:
                 return self._refuse("too_many_streams")
-            self._streams[announce.stream_id] = WatchedStream(announce, now_ns)
+            self._streams[announce.stream_id] = WatchedStream(announce, session_id, now_ns)
             return True
-        if announce.epoch < known.announce.epoch:
-            return self._refuse("old_epoch")
-        if announce.epoch > known.announce.epoch:
+        if now_ns - known.heard_ns <= self._setting.liveness_ns:
+            if session_id != known.announcer_id:
+                return self._refuse("another_session")
+            if announce.epoch < known.announce.epoch:
+                return self._refuse("old_epoch")
+        if announce.epoch != known.announce.epoch:
             known.begin_epoch(announce)
-            for consumer in self._consumers_of(announce.stream_id):
-                consumer.samples.clear()
-        known.heard_ns = now_ns
+        known.heard_ns, known.announcer_id = now_ns, session_id
         return True
 
     def on_name(self, announce: DataSourceAnnounce) -> bool:

@@ -13,7 +13,7 @@ from tensor_pool.control.supervisor.view import ConsumerHealth, StreamHealth, Su
 from tensor_pool.wire import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tensor_pool.control.supervisor.config import Setting
     from tensor_pool.control.supervisor.journal import Kind, Outcome
@@ -79,7 +79,7 @@ class Overseer:
         board = self.board
         match message:
             case m.ShmPoolAnnounce():
-                board.on_announce(message, now_ns)
+                board.on_announce(message, session_id=session_id, now_ns=now_ns)
             case m.DataSourceAnnounce():
                 board.on_name(message)
             case m.DataSourceMeta():
@@ -154,9 +154,7 @@ class Overseer:
         condition = condition_of(seen, self._section)
         before = consumer.standing
         self._note_change(consumer, before.condition, condition, seen, now_ns)
-        ladder = self.desk.ladder(consumer.wish)
-        if not self.acts:
-            ladder = ladder[:2]  # what a first step would change can't be seen, so there is no second one
+        ladder = self._ladder(consumer, condition)
         after = consumer.standing = judge(before, condition, ladder, self._section, now_ns)
         if after.remedy is before.remedy:
             return None
@@ -175,6 +173,13 @@ class Overseer:
             outcome=outcome,
         )
         return self._answer(consumer, now_ns) if self.acts else None
+
+    def _ladder(self, consumer: WatchedConsumer, condition: Condition) -> Sequence[Remedy]:
+        if condition is not Condition.SLOW and consumer.standing.remedy is Remedy.NONE:
+            return (Remedy.NONE,)  # as nearly always: there is nothing to decide
+        ladder = self.desk.ladder(consumer.wish)
+        # What a first step would change can't be seen where nobody takes it, so there is no second one.
+        return ladder if self.acts else ladder[:2]
 
     def _note_change(
         self, consumer: WatchedConsumer, before: Condition, after: Condition, seen: Seen, now_ns: int

@@ -23,12 +23,14 @@ class WatchedStream:
 
     Args:
         announce: Its last announce.
+        announcer_id: The session that it came from.
         now_ns: When that came.
     """
 
     __slots__ = (
         "activity_ns",
         "announce",
+        "announcer_id",
         "attributes",
         "heard_ns",
         "meta_version",
@@ -39,8 +41,9 @@ class WatchedStream:
         "why",
     )
 
-    def __init__(self, announce: ShmPoolAnnounce, now_ns: int) -> None:
+    def __init__(self, announce: ShmPoolAnnounce, announcer_id: int, now_ns: int) -> None:
         self.announce = announce
+        self.announcer_id = announcer_id
         self.heard_ns = now_ns
         self.name = ""
         self.meta_version: int | None = None
