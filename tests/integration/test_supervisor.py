@@ -135,6 +135,8 @@ def test_a_slow_consumer_is_limited_and_let_go_again(scene: Callable[..., Scene]
     assert (stream.name, stream.state, stream.consumers, stream.slots) == ("camera", "live", 2, 64)
     assert stream.rate_hz == pytest.approx(RATE_HZ, rel=0.5)
     assert stream.meta_version is not None
+    (watched,) = s.supervisor._agent._overseer.board.streams.values()
+    assert watched.activity_ns is not None, "also its superblock is looked at"
 
 
 class Reader:

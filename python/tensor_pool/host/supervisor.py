@@ -16,6 +16,8 @@ from tensor_pool.control.supervisor.agent import SupervisorAgent
 from tensor_pool.control.supervisor.config import Setting
 from tensor_pool.control.supervisor.journal import Entry
 from tensor_pool.control.supervisor.pages import HEALTH, LOG, PageCollector, pages_of_log, pages_of_view
+from tensor_pool.control.tags import service_tag
+from tensor_pool.driver import DriverSection
 from tensor_pool.errors import NoServiceError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.control import ControlClient, Service
@@ -41,7 +43,7 @@ _LONGEST_NAP_S: Final = 0.1
 class Supervisor(Closing):
     """Watches the streams of this host and moves consumers that can't keep up, from construction to `close`.
 
-    It is a service, too: who commands `service:supervisor` may set ``dry_run``, and hears of each decision.
+    It is a service, too: who commands ``service:supervisor`` may set ``dry_run``, and hears of each decision.
 
     Args:
         config: The sections ``supervisor``, ``streams``, ``driver``, ``client``, ``shm``, ``agents``,
@@ -93,6 +95,7 @@ class Supervisor(Closing):
     def _open_service(self, config: Config) -> Service:
         return Service(
             _NAME,
+            instance=config[DriverSection].instance_id,
             properties={
                 _DRY_RUN: Property(
                     bool,
@@ -189,7 +192,7 @@ class SupervisorClient(Closing):
     """Asks the supervisor of this host. For one thread at a time.
 
     Args:
-        config: The sections ``control``, ``streams`` and ``aeron``.
+        config: The sections ``control``, ``streams``, ``driver`` and ``aeron``.
 
     Raises:
         NoMediaDriverError: Nobody runs a media driver here.
@@ -204,7 +207,8 @@ class SupervisorClient(Closing):
     """
 
     def __init__(self, config: Config) -> None:
-        self._control = ControlClient(tags=[_NAME], config=config)
+        self._tag = service_tag(_NAME, config[DriverSection].instance_id)
+        self._control = ControlClient(tags=[self._tag], config=config)
 
     def view(self, *, timeout_s: float = 2.0) -> SupervisorView:
         """All streams and consumers.
@@ -241,7 +245,7 @@ class SupervisorClient(Closing):
         collector = PageCollector(request)
         deadline = time.monotonic() + timeout_s
         try:
-            self._control.send(_NAME, key, request, timeout_s=timeout_s)
+            self._control.send(self._tag, key, request, timeout_s=timeout_s)
         except NoServiceError as e:
             raise _no_supervisor() from e
         for event in self._control.events(timeout_s=timeout_s):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervised import STREAM, announce, hello, report, setting
+from supervised import SECOND, STREAM, announce, hello, report, setting
 from tensor_pool import _native
 from tensor_pool.control.supervisor.agent import SupervisorAgent
 from tensor_pool.control.supervisor.liveness import read_activity
@@ -84,6 +84,9 @@ def test_a_dry_run_may_begin_while_it_runs(watched: Watched) -> None:
     watched.clock.advance(s=1)
     watched.invoker.invoke()
     assert watched.agent.view().dry_run
+    (entry,) = watched.agent.journal.entries()
+    assert (entry.kind, entry.seen) == ("dry_run", "on")
+    assert abs(entry.at_ns - watched.clock.realtime_ns()) <= SECOND, "the time of day"
 
 
 def test_garbage_is_counted(watched: Watched) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tensor_pool.control.supervisor.liveness import read_activity
 from tensor_pool.control.supervisor.overseer import HEARD, Overseer
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
+from tensor_pool.runtime.clock import realtime_offset_ns
 from tensor_pool.transport import OfferResult
 from tensor_pool.wire import Router, encode
 
@@ -61,6 +62,7 @@ class SupervisorAgent:
             read_activity=lambda announce: read_activity(
                 announce.header_region_uri, announce.epoch, setting.base_dirs
             ),
+            realtime_offset_ns=realtime_offset_ns(self._clock),
         )
         self._wanted_dry_run = self._overseer.dry_run
         self._view = self._overseer.view(self._clock.monotonic_ns())

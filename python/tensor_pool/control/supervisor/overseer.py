@@ -39,6 +39,7 @@ class Overseer:
         setting: What is configured.
         count: Called with the reason for everything that was not taken.
         read_activity: When the memory of an announce was last kept alive, if that can be known.
+        realtime_offset_ns: What makes the time of day of monotonic time; each look says it anew.
 
     Example:
         >>> from tensor_pool.control.supervisor.config import Setting
@@ -54,12 +55,13 @@ class Overseer:
         setting: Setting,
         count: Callable[[str], object] = lambda _: None,
         read_activity: Callable[[m.ShmPoolAnnounce], int | None] = lambda _: None,
+        realtime_offset_ns: int = 0,
     ) -> None:
         self._setting = setting
         self._section = setting.section
         self._tell_count = count
         self._read_activity = read_activity
-        self._realtime_offset_ns = 0
+        self._realtime_offset_ns = realtime_offset_ns
         self.dry_run = setting.section.dry_run
         self.refused: Counter[str] = Counter()
         """What was not taken, by reason."""
