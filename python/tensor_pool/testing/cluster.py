@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.closing import Closing
 from tensor_pool.config import load_config
+from tensor_pool.config.toml_text import toml_value
 from tensor_pool.testing.loss import loss_environment
 from tensor_pool.testing.namespaces import command_inside
 from tensor_pool.transport.counters import read_counters
@@ -130,7 +131,7 @@ class Process(Closing):
 
 def _as_text(value: Any) -> str:
     """A value as the command line takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else toml_value(value)
 
 
 class Cluster(Closing):

@@ -177,6 +177,29 @@ def test_both_dialects_take_turns(dialect, expected):
     assert ids[0] == ids[3] != ids[4] == ids[7] != ids[8]
 
 
+def test_a_slow_driver_may_answer_the_first_of_several_requests():
+    a = attachment()
+    a.on_resolved(resolved(only(a.step(0)[0])), 0)
+    first, *_, last = [only(a.step(n * S)[0]) for n in range(5)]
+    assert first.correlation_id != last.correlation_id
+    refusal = ShmAttachResponse(first.correlation_id, ResponseCode.REJECTED, error_message="not yet")
+    assert a.on_attach_response(refusal, 5 * S) == [], "the last request counts"
+    assert isinstance(only(a.on_attach_response(response(first), 5 * S)), Granted)
+    held = ShmAttachResponse(last.correlation_id, ResponseCode.REJECTED, error_message="holds lease 9")
+    assert a.on_attach_response(held, 5 * S) == []
+    assert a.lease is not None
+
+
+def test_an_answer_to_an_earlier_wish_is_no_lease():
+    a = attachment()
+    a.on_resolved(resolved(only(a.step(0)[0])), 0)
+    before = only(a.step(0)[0])
+    a.on_attach_response(response(before, epoch=None), 0)
+    a.on_resolved(resolved(only(a.step(S)[0])), S)
+    only(a.step(S)[0])
+    assert a.on_attach_response(response(before), S) == []
+
+
 def test_an_answer_in_the_newer_dialect():
     a = attachment(dialect="newer")
     a.on_resolved(resolved(only(a.step(0)[0])), 0)

@@ -92,6 +92,8 @@ class Attachment:
         self._freshness_ns = freshness_ns
         self._client_id = ids.client_id()
         self._correlation_id = 0
+        self._attach_ids: set[int] = set()
+        """Of all attach requests that ask for the same: a driver that was slow answers the first."""
         self._tries = 0
         self._next_ns = 0
         self._pause_ns = _FIRST_PAUSE_NS
@@ -178,6 +180,7 @@ class Attachment:
             self._correlation_id = self._ids.correlation_id()
         if self._tries and self._tries % _TRIES_WITH_SAME_IDS == 0:
             self._dialects = (*self._dialects[1:], self._dialects[0])
+        self._attach_ids.add(self._correlation_id)
         self._tries += 1
         self._next_ns = now_ns + _ANSWER_NS
         assert self.stream_id is not None
@@ -248,9 +251,11 @@ class Attachment:
         self, answer: ShmAttachResponse | NewerShmAttachResponse, now_ns: int
     ) -> list[Event]:
         """The lease, or why not."""
-        if self.state is not AttachmentState.ATTACHING or answer.correlation_id != self._correlation_id:
+        if self.state is not AttachmentState.ATTACHING or answer.correlation_id not in self._attach_ids:
             return []
         if answer.code is not ResponseCode.OK:
+            if answer.correlation_id != self._correlation_id:
+                return []  # the last request counts; what was asked before may be out of date
             # What was asked again may be answered by the next driver, to which the stream that the last one
             # knew is not back yet: start over. Who refuses at the first try means it.
             is_there = self._stream_exists and self._tries == 1
@@ -384,6 +389,7 @@ class Attachment:
     def _begin(self, state: AttachmentState, now_ns: int) -> None:
         self.state = state
         self._tries = 0
+        self._attach_ids.clear()
         self._next_ns = now_ns
 
     def _wait_for_stream(self, now_ns: int) -> None:
