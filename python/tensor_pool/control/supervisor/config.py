@@ -22,8 +22,8 @@ __all__ = ["RemedyName", "Setting", "SupervisorSection"]
 _NS_PER_MS: Final = 1_000_000
 
 RemedyName = Literal["rate_limited", "own_stream", "fallback"]
-Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-DropRate = Annotated[float, Meta(ge=0.0, le=1e9)]
+Share = Annotated[float, Meta(ge=0, le=1, extra={ALLOWED: "a number from 0 to 1"})]
+DropRate = Annotated[float, Meta(ge=0, le=1_000_000, extra={ALLOWED: "a number from 0 to 1000000"})]
 
 
 class SupervisorSection(Section, frozen=True):
