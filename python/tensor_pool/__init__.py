@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tensor_pool.host.connection import connect
     from tensor_pool.host.control import ControlClient, Service
     from tensor_pool.host.discovery import discover
+    from tensor_pool.host.limiter import rate_limiter
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.pool import Pool
@@ -81,6 +82,7 @@ __all__ = [
     "bridge",
     "connect",
     "discover",
+    "rate_limiter",
     "wait",
     # services
     "ControlClient",
@@ -131,6 +133,7 @@ _LAZY: Final = {
     "bridge": "tensor_pool.host.bridge",
     "discover": "tensor_pool.host.discovery",
     "connect": "tensor_pool.host.connection",
+    "rate_limiter": "tensor_pool.host.limiter",
     "Service": "tensor_pool.host.control",
     "wait": "tensor_pool.pool.waiting",
     "Config": "tensor_pool.config",

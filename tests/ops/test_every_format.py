@@ -67,11 +67,11 @@ OWN_OUTPUT = {
 }
 SEEN_BY_ANOTHER = {
     *("bench throughput", "bench bridge", "pipeline run", "pipeline monitor", "bridge run", "bridge status"),
-    "discovery run",
+    *("discovery run", "limit"),
 }
 """Benchmarks take seconds, and print as ``bench latency`` does, by the same code; those of the pipeline need
 Spark and are tried in ``tests/spark/test_jobs_command.py``, bridges in ``test_bridge_command.py``, registries
-in ``test_discovery_command.py``."""
+in ``test_discovery_command.py``, rate limiters in ``test_limit_command.py``."""
 SERVICES = ["up", "driver run", "media run", "supervisor run"]
 """They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")

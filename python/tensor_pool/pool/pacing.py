@@ -6,10 +6,27 @@ from typing import Final
 
 from tensor_pool.errors import ConfigError
 
-__all__ = ["RateGate"]
+__all__ = ["RateGate", "period_of"]
 
 _NS_PER_S: Final = 1_000_000_000
 _MAX_RATE_HZ: Final = _NS_PER_S
+
+
+def period_of(max_rate_hz: float) -> int:
+    """Nanoseconds between two frames at this rate; 0 where all may pass.
+
+    Raises:
+        ConfigError: A rate that is negative or beyond one frame a nanosecond.
+
+    Example:
+        >>> period_of(50), period_of(0)
+        (20000000, 0)
+    """
+    if not 0 <= max_rate_hz <= _MAX_RATE_HZ:
+        raise ConfigError(
+            f"{max_rate_hz} Hz is no rate", hint="0 lets all frames pass, 10 ten of them a second"
+        )
+    return int(_NS_PER_S // max_rate_hz) if max_rate_hz else 0
 
 
 class RateGate:
@@ -40,11 +57,7 @@ class RateGate:
 
     def set_rate(self, max_rate_hz: float) -> None:
         """Another rate from the next frame on."""
-        if not 0 <= max_rate_hz <= _MAX_RATE_HZ:
-            raise ConfigError(
-                f"{max_rate_hz} Hz is no rate", hint="0 lets all frames pass, 10 ten of them a second"
-            )
-        self._period_ns = int(_NS_PER_S // max_rate_hz) if max_rate_hz else 0
+        self._period_ns = period_of(max_rate_hz)
 
     def restart(self) -> None:
         """The next frame passes, whatever came before: at the start and after a remap."""

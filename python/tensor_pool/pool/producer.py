@@ -157,6 +157,11 @@ class Producer(_native.FrameSender, Closing):
         session.context.run(lambda: session.blobs.put(blob_type, copied, meta_version=session.meta_version))
 
     @property
+    def session(self) -> ProducerSession:
+        """Its part on the agent's thread; for other parts of the library."""
+        return self._session
+
+    @property
     def stats(self) -> ProducerStats:
         """What it has done so far."""
         return self._session.stats()

@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "revoke": ("tensor_pool.ops.cli.clients:revoke", "End a lease."),
     "driver": ("tensor_pool.ops.cli.driver:driver", "Run and look at the SHM driver."),
     "bridge": ("tensor_pool.ops.cli.bridge:bridge", "Carry streams between hosts."),
+    "limit": ("tensor_pool.ops.cli.limit:limit", "Publish a stream again, with fewer frames a second."),
     "discover": ("tensor_pool.ops.cli.discover:discover", "Find streams, here and on other hosts."),
     "discovery": ("tensor_pool.ops.cli.discovery:discovery", "Run a registry of streams of many hosts."),
     "services": ("tensor_pool.ops.cli.control:services", "List services, and what they can be told."),

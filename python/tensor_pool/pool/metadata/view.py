@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -103,6 +103,11 @@ class MetadataView(Mapping[str, MetadataValue]):
     def summary(self) -> Summary | None:
         """What the stream carries, if its producer says so in our words."""
         return None if self.announce is None else parse_summary(self.announce.summary)
+
+    @property
+    def versions(self) -> Sequence[MetadataVersion]:
+        """Those that are kept, in the order in which they came."""
+        return tuple(self._versions.values())
 
     def at(self, meta_version: int) -> MetadataVersion | None:
         """The metadata of a frame; None when that version never came or is no longer kept."""

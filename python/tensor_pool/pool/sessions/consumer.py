@@ -21,7 +21,7 @@ from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.fallback_switch import FallbackSwitch
 from tensor_pool.pool.sessions.former_rings import FormerRings
 from tensor_pool.pool.sessions.pace import Pace
-from tensor_pool.pool.sessions.session import StreamSession, is_gone
+from tensor_pool.pool.sessions.session import StreamSession, log_refusal
 from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
@@ -82,6 +82,7 @@ class ConsumerSession(StreamSession):
         """Notified whenever `reader` changes or there is progress."""
         self._on_reader: Callable[[_native.RingReader | None], None] | None = None
         self._on_qos: Callable[[QosConsumer, bool], object] | None = None
+        self._on_said: Callable[[DataSourceAnnounce | DataSourceMeta | Blob], object] | None = None
         self.pace = Pace(options, context.section.limited_rate_hz)
         self.streams = ConsumerStreams(context, options)
         self.progress: collections.deque[TrackedFrame] = collections.deque(maxlen=_MOST_PROGRESS)
@@ -124,6 +125,13 @@ class ConsumerSession(StreamSession):
         Called from the agent's thread: whoever listens must be quick and must not raise.
         """
         self._on_qos = on_qos
+
+    def watch_metadata(self, on_said: Callable[[DataSourceAnnounce | DataSourceMeta | Blob], object]) -> None:
+        """Tells of all that the producer says of its stream, also again; blobs when they are whole.
+
+        Called from the agent's thread: whoever listens must be quick and must not raise.
+        """
+        self._on_said = on_said
 
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
@@ -276,11 +284,16 @@ class ConsumerSession(StreamSession):
             self.attachment.stream_id = self._mapping_of(message.stream_id).stream_id
             self._follow()
         self.metadata.on_message(message)
+        is_former = isinstance(message, DataSourceAnnounce) and message != self.metadata.announce
+        if self._on_said is not None and not is_former:
+            self._on_said(message)
 
     def _on_blob(self, message: MetaBlobAnnounce | MetaBlobChunk | MetaBlobComplete, now_ns: int) -> None:
         blob = self._assembly.on_message(message, now_ns)
         if blob is not None:
             self.blobs = {**self.blobs, blob.blob_type: blob}  # replaced, not changed: user threads read it
+            if self._on_said is not None:
+                self._on_said(blob)
 
     def _on_report(self, report: QosConsumer, header: Header, now_ns: int) -> None:
         """Somebody else may report under our id: then we take another [WIRE-10.1.2-15]."""
@@ -341,8 +354,8 @@ class ConsumerSession(StreamSession):
         match action:
             case Map(address) | Remap(address):
                 self._map(address, now_ns)
-                if self.fallback is None:
-                    self._say_why_not()
+                if self.fallback is None and self._mapping is not None:
+                    log_refusal(self.wish.label, self._mapping.failure)
             case Refresh():
                 self._check_ring(now_ns)
             case Unmap(reason):
@@ -350,17 +363,6 @@ class ConsumerSession(StreamSession):
                 # Without shared memory the same frames come from elsewhere, if at all.
                 is_over = self._mapping is None or not self._mapping.uses_fallback
                 self._replace_reader(None, is_over=is_over)
-
-    def _say_why_not(self) -> None:
-        failure = self._mapping.failure if self._mapping is not None else None
-        if failure is not None:
-            text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
-            _LOG.log(
-                logging.INFO if is_gone(failure) else logging.WARNING,
-                "can't use the announced memory of stream %s: %s",
-                self.wish.label,
-                text,
-            )
 
     def _check_ring(self, now_ns: int) -> None:
         """The files must still be what was announced, and alive [WIRE-15.1-8, WIRE-15.1-9]."""

@@ -277,7 +277,7 @@ class ProducerSession(StreamSession):
             realtime_ns = now_ns + realtime_offset_ns(self.agent.clock)
             for message in self.metadata.due(now_ns, realtime_ns=realtime_ns):
                 self.agent.send_metadata(message)
-            self.blobs.send(self.agent.send_metadata)
+        self.blobs.send(self.agent.send_metadata)  # who relays may have put some there
         if self._qos_timer.due(now_ns):
             next_seq = writer.next_seq
             self.agent.send_qos(
