@@ -24,6 +24,7 @@ LONGEST_FIRST = (
     "test_killed_clients.py",
     "test_driver_and_clients.py",
     "test_jobs_command.py",
+    "test_supervisor.py",
     "test_functions.py",
     "test_batch_source.py",
     "test_dataset.py",

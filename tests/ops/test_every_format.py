@@ -30,6 +30,9 @@ COMMANDS = [
     "revoke {lease} --yes",
     "driver status",
     "discover --name camera",
+    "supervisor status",
+    "supervisor status --streams",
+    "supervisor log",
     "services",
     "send driver log.level=info",
     "events --count 1",
@@ -70,7 +73,7 @@ SEEN_BY_ANOTHER = {
 Spark and are tried in ``tests/spark`` (``test_jobs_command.py``, ``test_frame_requests.py``), bridges in
 ``test_bridge_command.py``, registries in ``test_discovery_command.py``, rate limiters in
 ``test_limit_command.py``."""
-SERVICES = ["up", "driver run", "media run"]
+SERVICES = ["up", "driver run", "media run", "supervisor run"]
 """They run until they are stopped, and say where they are."""
 WITHOUT_A_HOST = ("config check", "version", "recordings", "verify", "export", "pipeline")
 """These take no configuration."""
@@ -123,6 +126,7 @@ def host() -> Iterator[Cluster]:
             f"print(out.stream_id)\n{FEED}"
         )
         cluster.stream_id = camera.read_line()
+        cluster.start("supervisor", "run").read_line()
         yield cluster
 
 

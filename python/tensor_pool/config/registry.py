@@ -23,6 +23,7 @@ SECTIONS: Final = {
     "bridge": "tensor_pool.bridging.config:BridgeSection",
     "discovery": "tensor_pool.discovery.config:DiscoverySection",
     "control": "tensor_pool.control.config:ControlSection",
+    "supervisor": "tensor_pool.control.supervisor.config:SupervisorSection",
     "agents": "tensor_pool.config.sections:AgentsSection",
     "log": "tensor_pool.config.sections:LogSection",
 }

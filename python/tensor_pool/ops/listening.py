@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tensor_pool import wire
 from tensor_pool.closing import Closing
-from tensor_pool.ops.qos_board import QosBoard
 from tensor_pool.ops.tap import endpoints
+from tensor_pool.pool.qos_board import QosBoard
 from tensor_pool.runtime import SystemClock
 from tensor_pool.wire.messages import QosConsumer, QosProducer
 

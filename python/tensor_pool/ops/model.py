@@ -16,8 +16,8 @@ from tensor_pool.pool.streams import StreamState, stream_state
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tensor_pool.ops.qos_board import ConsumerQos, QosBoard
     from tensor_pool.pool.admin import AdminClient
+    from tensor_pool.pool.qos_board import ConsumerQos, QosBoard
     from tensor_pool.wire.messages import DriverStatus, LeaseEntry, StreamEntry
 
 __all__ = [
@@ -319,7 +319,7 @@ def have_reported(leases: Iterable[LeaseRow], board: QosBoard) -> bool:
     """Whether everybody who holds a lease was heard.
 
     Example:
-        >>> from tensor_pool.ops.qos_board import QosBoard
+        >>> from tensor_pool.pool.qos_board import QosBoard
         >>> have_reported([], QosBoard())
         True
     """

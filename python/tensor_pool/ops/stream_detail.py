@@ -16,8 +16,8 @@ from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, ShmPoo
 if TYPE_CHECKING:
     from tensor_pool.ops.listening import Listener
     from tensor_pool.ops.model import LeaseRow, StreamRow
-    from tensor_pool.ops.qos_board import QosBoard
     from tensor_pool.pool.admin import AdminClient
+    from tensor_pool.pool.qos_board import QosBoard
 
 __all__ = ["StreamDetail", "StreamHeard", "plain_value", "read_detail"]
 

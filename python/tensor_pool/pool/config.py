@@ -64,6 +64,14 @@ class ClientSection(Section, frozen=True):
         Meta(ge=0, le=1 << 20),
         doc("A consumer that is this many frames behind skips to the newest one; 0 never skips."),
     ] = 256
+    limited_rate_hz: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        doc(
+            "Frames a second for a consumer that the stream's authority limits, unless it was opened with a "
+            "`max_rate_hz` of its own."
+        ),
+    ] = 10
     wake_profile: Annotated[
         WakeProfile,
         doc(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tensor_pool.pool.blobs import Blob
     from tensor_pool.pool.frame import Frame
     from tensor_pool.pool.metadata import MetadataView
-    from tensor_pool.pool.pacing import RateGate
     from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.stats import ConsumerStats
@@ -69,7 +68,7 @@ class Consumer(_native.FrameReceiver, Closing):
         self._wake_up: WakeUp | None = None
         self._callback: FrameCallback | None = None
         self._closed = False
-        self._last_described: tuple[int, int] | None = None
+        self._last_described: tuple[PrivateDescriptors, int, int] | None = None
 
     # --- frames -----------------------------------------------------------------------------------------
 
@@ -215,13 +214,11 @@ class Consumer(_native.FrameReceiver, Closing):
                 self._check_open()
                 frame = None
             elif private is None:
-                frame = reader.poll() if self._has_joined(reader) else None
-                if session.gate is not None:
-                    frame = _thin_out(reader, session.gate, frame)
+                frame = session.pace.take(reader) if self._has_joined(reader) else None
             else:
                 frame = self._take_described(reader, private)
             if frame is not None:
-                return self.deliver(frame, private is None)
+                return self.deliver(frame, private is None and not session.pace.keeps_up)
         except ClosedError:
             self._check_open()
         return None if self._wake_up is None else self._take_after_clearing(self._wake_up)
@@ -254,8 +251,11 @@ class Consumer(_native.FrameReceiver, Closing):
         if self._is_between_streams(reader, private):
             return reader.poll()
         while (seq := self._next_described(reader, private)) is not None:
-            self._last_described = (reader.address.epoch, seq)
+            self._last_described = (private, reader.address.epoch, seq)
             frame = reader.read(seq)
+            if seq >= reader.next_seq:
+                # How far it is, for who asks; and where to go on when it has no stream of its own any more.
+                reader.seek(seq + 1)
             if frame is not None:
                 return frame
         return None
@@ -266,19 +266,22 @@ class Consumer(_native.FrameReceiver, Closing):
         Who gets all frames also gets those before the first one that is described.
         """
         epoch = reader.address.epoch
-        has_begun = self._last_described is not None and self._last_described[0] == epoch
-        if has_begun or self._session.options.mode is not Mode.STREAM:
+        if self._has_begun(private, epoch) or self._session.pace.mode is not Mode.STREAM:
             return False
         first = private.log.after(epoch, None)
         return first is None or reader.next_seq < first.seq
 
+    def _has_begun(self, private: PrivateDescriptors, epoch: int) -> bool:
+        """Whether anything was taken yet that this stream described."""
+        return self._last_described is not None and self._last_described[:2] == (private, epoch)
+
     def _next_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> int | None:
         """The next frame that is for this consumer, if it is there; otherwise the bell will end a wait."""
         epoch = reader.address.epoch
-        if self._last_described is None or self._last_described[0] != epoch:
+        if self._last_described is None or not self._has_begun(private, epoch):
             # What the ring has given so far, before there was a stream of its own, is not given again.
-            self._last_described = (epoch, reader.next_seq - 1)
-        last = self._last_described[1]
+            self._last_described = (private, epoch, reader.next_seq - 1)
+        last = self._last_described[2]
         after = None if last < 0 else last
         found = private.log.after(epoch, after)
         if found is None:
@@ -408,10 +411,3 @@ class Consumer(_native.FrameReceiver, Closing):
         read_from = "mapped" if self._session.fallback is None else "fallback"
         state = "closed" if self._closed else read_from if self.mapped else "waiting"
         return f"<Consumer of stream {self._session.wish.label}, {state}>"
-
-
-def _thin_out(reader: _native.RingReader, gate: RateGate, frame: Frame | None) -> Frame | None:
-    """Passes frames over until one is due."""
-    while frame is not None and not gate.accept(frame.timestamp_ns):
-        frame = reader.poll()
-    return frame

@@ -115,6 +115,10 @@ class ConsumerDesk:
         """The last hello of each live consumer: what `ProgressPolicy.aggregate` takes."""
         return list(self._hellos.values())
 
+    def hello(self, consumer_id: int) -> ConsumerHello | None:
+        """The last hello of a live consumer."""
+        return self._hellos.get(consumer_id)
+
     def on_hello(self, hello: ConsumerHello, now_ns: int) -> ConsumerConfig | None:
         """The answer to a hello, or None when it is for another stream.
 

@@ -99,6 +99,13 @@ class CounterType(enum.Enum):
     CONTROL_REFUSED = 4701, "commands refused", "Commands that a service did not accept, for one reason."
     CONTROL_UNSENT = 4702, "events unsent", "Echoes and status that could not be sent."
 
+    SUPERVISOR_STREAMS = 4750, "streams watched", "Streams that the supervisor watches now."
+    SUPERVISOR_CONSUMERS = 4751, "consumers watched", "Consumers that the supervisor watches now."
+    SUPERVISOR_DECISIONS = 4752, "decisions", "Times that it decided to move a consumer."
+    SUPERVISOR_CONFIGS = 4753, "consumers told", "Messages that told a consumer how to read."
+    SUPERVISOR_UNSENT = 4754, "configs unsent", "Such messages that nobody took."
+    SUPERVISOR_REFUSED = 4755, "messages refused", "Messages that were not taken, for one reason."
+
     def __init__(self, type_id: int, label: str, doc: str) -> None:
         self.type_id = type_id
         self.label = label

@@ -15,6 +15,7 @@ import pytest
 import tensor_pool as tp
 from pool_hosts import Ear, quick_host
 from tensor_pool.testing import wait_until
+from tensor_pool.wire.messages import QosConsumer
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,11 @@ def cpu_share(work):
     cpu, wall = time.process_time(), time.monotonic()
     work()
     return (time.process_time() - cpu) / (time.monotonic() - wall)
+
+
+def feeds_privately(out):
+    """Whether the producer feeds a private stream."""
+    return out._session.private_sinks is not None
 
 
 BUSY = 0.5
@@ -104,6 +110,22 @@ class TestOwnStream:
                     wait_until(lambda inp=inp: inp.session.streams.private is not None)
                     seqs = [inp.poll(timeout=5.0).seq for _ in range(100)]
                 assert seqs == list(range(seqs[0], seqs[0] + 100))
+
+    def test_it_reports_how_far_it_is_also_while_more_is_waiting(self, host, pool, name):
+        with (
+            host.connect() as other,
+            other.producer(name, dtype="uint8", shape=(4,), slots=256) as out,
+            pool.consumer(name, own_stream=True, wait_s=10) as inp,
+            Ear(host, ["qos"]) as ear,
+        ):
+            wait_until(lambda: inp.session.streams.private is not None)
+            wait_until(lambda: feeds_privately(out))
+            for _ in range(100):
+                out.publish(np.zeros(4, "uint8"))
+            seqs = [inp.poll(timeout=5.0).seq for _ in range(50)]
+            assert seqs == list(range(50))
+            assert inp.session.reader.next_seq == 50
+            ear.await_one(QosConsumer, consumer_id=inp.session.consumer_id, last_seq_seen=49)
 
     @pytest.mark.quiet
     @pytest.mark.parametrize("max_rate_hz", [5, 50])

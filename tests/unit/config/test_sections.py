@@ -33,7 +33,8 @@ class TestContainment:
     # How a key that switches something says what it allows.
     SWITCHES: ClassVar = {"true or false", "true, false or auto"}
     # Whether a socket may be opened instead, what the driver removes, what the bridge sends along, who is
-    # told of streams; whoever maps a region looks at where it lies all the same.
+    # told of streams, whether slow consumers are moved; whoever maps a region looks at where it lies all
+    # the same.
     HARMLESS: ClassVar = [
         "client.allow_fallback",
         "driver.recreate_on_start",
@@ -46,6 +47,7 @@ class TestContainment:
         "discovery.denies",
         "discovery.resolves_names",
         "control.enabled",
+        "supervisor.dry_run",
     ]
     # Sums of payload bytes that travel in chunks: nothing about files.
     ONLY_SOUNDS_SO: ClassVar = ["bridge.checksums"]

@@ -18,7 +18,7 @@ from tensor_pool.ops.cli.stream.info import _shown
 from tensor_pool.ops.cli.stream.live import Length, follow, run_gauge
 from tensor_pool.ops.cli.stream.rates import BandwidthGauge, DelayGauge, IntervalGauge
 from tensor_pool.ops.frame_clock import FrameClock
-from tensor_pool.ops.qos_board import QosBoard
+from tensor_pool.pool.qos_board import QosBoard
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.wire.messages import Mode, QosConsumer
 

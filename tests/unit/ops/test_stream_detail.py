@@ -11,9 +11,9 @@ from tensor_pool.config import StreamsSection
 from tensor_pool.errors import NoStreamError
 from tensor_pool.ops.listening import Listener, qos_listener
 from tensor_pool.ops.model import client_rows, have_reported, read_clients, read_leases, read_streams
-from tensor_pool.ops.qos_board import QosBoard
 from tensor_pool.ops.stream_detail import StreamDetail, StreamHeard, plain_value, read_detail
 from tensor_pool.pool.admin import AdminClient
+from tensor_pool.pool.qos_board import QosBoard
 from tensor_pool.runtime import FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire.messages import (

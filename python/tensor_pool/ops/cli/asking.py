@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.ops.listening import Listener
-    from tensor_pool.ops.qos_board import QosBoard
     from tensor_pool.pool.pool import Pool
+    from tensor_pool.pool.qos_board import QosBoard
 
 __all__ = [
     "admin_client",

@@ -55,6 +55,10 @@ COMMANDS: Final = {
     "services": ("tensor_pool.ops.cli.control:services", "List services, and what they can be told."),
     "send": ("tensor_pool.ops.cli.control:send", "Tell a service something, and see its echo."),
     "events": ("tensor_pool.ops.cli.control:events", "Show what services tell."),
+    "supervisor": (
+        "tensor_pool.ops.cli.supervisor:supervisor",
+        "Watch consumers, and move those that can't keep up.",
+    ),
     "tap": ("tensor_pool.ops.cli.tap:tap", "Show the messages that pass by."),
     "shm": ("tensor_pool.ops.cli.shm:shm", "Look into shared memory, verify it, clean it up."),
     "counters": ("tensor_pool.ops.cli.counters:counters", "List the counters of everybody on this host."),

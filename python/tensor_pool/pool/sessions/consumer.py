@@ -14,14 +14,14 @@ from tensor_pool.errors import RegionError, TensorPoolError
 from tensor_pool.pool.blobs import BlobAssembly
 from tensor_pool.pool.mapping import Map, MappingState, Refresh, Remap, Unmap
 from tensor_pool.pool.metadata import MetadataView
-from tensor_pool.pool.pacing import RateGate
 from tensor_pool.pool.progress import ProgressTracker
 from tensor_pool.pool.qos import IdCollision, qos_consumer
 from tensor_pool.pool.sessions.attachment import FOR_EVER_NS
 from tensor_pool.pool.sessions.consumer_streams import ConsumerStreams
 from tensor_pool.pool.sessions.fallback_switch import FallbackSwitch
 from tensor_pool.pool.sessions.former_rings import FormerRings
-from tensor_pool.pool.sessions.session import StreamSession, is_gone
+from tensor_pool.pool.sessions.pace import Pace
+from tensor_pool.pool.sessions.session import StreamSession, log_refusal
 from tensor_pool.pool.sessions.unattached import Unattached
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.runtime import Periodic
@@ -33,7 +33,6 @@ from tensor_pool.wire.messages import (
     MetaBlobAnnounce,
     MetaBlobChunk,
     MetaBlobComplete,
-    Mode,
     QosConsumer,
     Role,
     ShmLeaseRevoked,
@@ -84,8 +83,7 @@ class ConsumerSession(StreamSession):
         self._on_reader: Callable[[_native.RingReader | None], None] | None = None
         self._on_qos: Callable[[QosConsumer, bool], object] | None = None
         self._on_said: Callable[[DataSourceAnnounce | DataSourceMeta | Blob], object] | None = None
-        self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
-        """Thins frames out while the producer does not do it for us."""
+        self.pace = Pace(options, context.section.limited_rate_hz)
         self.streams = ConsumerStreams(context, options)
         self.progress: collections.deque[TrackedFrame] = collections.deque(maxlen=_MOST_PROGRESS)
         self.dead: BaseException | None = None
@@ -138,7 +136,7 @@ class ConsumerSession(StreamSession):
     def _guide(self) -> None:
         """Says whether more than the ring decides what a poll gives, and where descriptors are found."""
         private = self.streams.private
-        guides = (private, self.gate, self._on_reader, self.midway)
+        guides = (private, self.pace.gate, self._on_reader, self.midway)
         self.inlet.guided = any(guide is not None for guide in guides)
         self.inlet.descriptors = self.streams.log if private is None else private.log
 
@@ -201,8 +199,7 @@ class ConsumerSession(StreamSession):
         mapping.on_mapped(epoch=address.epoch, pid=pid)
         self._end_fallback()  # before the place to go on from is asked for
         reader.seek(self._first_seq(reader))
-        if self.gate is not None:
-            self.gate.restart()
+        self.pace.restart()
         self._tracker.set_epoch(address.epoch)
         self.streams.on_mapped(address)
         self._guide()
@@ -347,6 +344,8 @@ class ConsumerSession(StreamSession):
         )
         self._act(action, now_ns)
         self._match_fallback()
+        if self.pace.told(config.mode):  # [WIRE-10.1.3-4]
+            _LOG.info("reads stream %s in mode %s, as told", self.wish.label, config.mode.name)
         self.inlet.guided = True  # before there is a stream of its own: not one frame more than it describes
         self.streams.on_config(config)
         self._guide()
@@ -355,8 +354,8 @@ class ConsumerSession(StreamSession):
         match action:
             case Map(address) | Remap(address):
                 self._map(address, now_ns)
-                if self.fallback is None:
-                    self._say_why_not()
+                if self.fallback is None and self._mapping is not None:
+                    log_refusal(self.wish.label, self._mapping.failure)
             case Refresh():
                 self._check_ring(now_ns)
             case Unmap(reason):
@@ -364,17 +363,6 @@ class ConsumerSession(StreamSession):
                 # Without shared memory the same frames come from elsewhere, if at all.
                 is_over = self._mapping is None or not self._mapping.uses_fallback
                 self._replace_reader(None, is_over=is_over)
-
-    def _say_why_not(self) -> None:
-        failure = self._mapping.failure if self._mapping is not None else None
-        if failure is not None:
-            text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
-            _LOG.log(
-                logging.INFO if is_gone(failure) else logging.WARNING,
-                "can't use the announced memory of stream %s: %s",
-                self.wish.label,
-                text,
-            )
 
     def _check_ring(self, now_ns: int) -> None:
         """The files must still be what was announced, and alive [WIRE-15.1-8, WIRE-15.1-9]."""
@@ -407,8 +395,7 @@ class ConsumerSession(StreamSession):
         epoch = reader.address.epoch
         self._tracker.set_epoch(epoch)
         self.streams.on_fallback(self.fallback.log)
-        if self.gate is not None:
-            self.gate.restart()
+        self.pace.restart()
         reader.seek(self._former.next_seq(epoch) or 0)
         self._replace_reader(reader)
         # Where nothing was read before, the first frame that comes may have any number.
@@ -458,7 +445,7 @@ class ConsumerSession(StreamSession):
                 next_seq=reader.next_seq,
                 drops_gap=self.drops_gap,
                 drops_late=self.drops_late,
-                mode=self.options.mode,
+                mode=self.pace.mode,
             )
             self.agent.send_qos(report)
         return min(self._hello_timer.next_ns, self._qos_timer.next_ns)
@@ -495,7 +482,7 @@ class ConsumerSession(StreamSession):
             drops_gap=self.drops_gap,
             drops_late=self.drops_late,
             drops_by_reason=dict(reasons),
-            thinned=0 if self.gate is None else self.gate.refused,
+            thinned=self.pace.thinned,
             resyncs=inlet.resyncs,
             descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(inlet.delivered),

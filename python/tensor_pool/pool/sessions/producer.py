@@ -21,10 +21,18 @@ from tensor_pool.pool.sessions.progress_reporter import ProgressReporter
 from tensor_pool.pool.sessions.session import StreamSession
 from tensor_pool.pool.stats import ProducerStats
 from tensor_pool.pool.summary import format_summary
+from tensor_pool.pool.told_assignments import ToldAssignments
 from tensor_pool.runtime import Periodic
 from tensor_pool.runtime.clock import realtime_offset_ns
 from tensor_pool.transport import AeronPublication
-from tensor_pool.wire.messages import ClockDomain, ConsumerHello, QosConsumer, Role, ShmLeaseRevoked
+from tensor_pool.wire.messages import (
+    ClockDomain,
+    ConsumerConfig,
+    ConsumerHello,
+    QosConsumer,
+    Role,
+    ShmLeaseRevoked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +100,9 @@ class ProducerSession(StreamSession):
         """Descriptor streams of single consumers; None when there is none, which costs publishing nothing."""
         self._progress = ProgressThrottle(0)
         self._desk: ConsumerDesk | None = None
-        self._served_changes = -1
+        self._told: ToldAssignments | None = None
+        """Set where somebody else decides who gets a stream of its own."""
+        self._served_changes = (-1, -1)
         self._hints_ns = 0
         self._watch: ConsumerWatch | None = None
         self._qos_timer = Periodic(period_ns=context.section.hello_interval_ns, start_ns=now_ns)
@@ -132,13 +142,25 @@ class ProducerSession(StreamSession):
         if self.lease_losses:
             # The first time it is done by who asked for the producer, and waits for it anyway.
             writer.prefault(lock=self.options.lock_memory)
+        section, relays = self.context.section, self.options.relays
+        descriptor_ids = range(0) if relays else self.context.descriptor_stream_ids
+        control_ids = range(0) if relays else self.context.control_stream_ids
         self._desk = ConsumerDesk(
             lease.stream_id,
-            descriptor_stream_ids=range(0) if self.options.relays else self.context.descriptor_stream_ids,
-            control_stream_ids=range(0) if self.options.relays else self.context.control_stream_ids,
-            interval_ns=self.context.section.hello_interval_ns,
+            descriptor_stream_ids=descriptor_ids,
+            control_stream_ids=control_ids,
+            interval_ns=section.hello_interval_ns,
             fallback_uri=self.options.fallback_uri,
         )
+        self._told = None
+        if not self.context.answers_hellos:
+            self._told = ToldAssignments(
+                lease.stream_id,
+                descriptor_stream_ids=descriptor_ids,
+                control_stream_ids=control_ids,
+                silence_ns=_STALE_INTERVALS * section.hello_interval_ns,
+                limited_rate_hz=section.limited_rate_hz,
+            )
         self._watch = ConsumerWatch(
             lease.stream_id, stale_after_ns=_STALE_INTERVALS * self.context.section.hello_interval_ns
         )
@@ -170,14 +192,20 @@ class ProducerSession(StreamSession):
     # --- messages -----------------------------------------------------------------------------------------
 
     def on_message(self, message: Message, header: Header, now_ns: int) -> bool:
-        """See `StreamSession.on_message`; what a hello asks for is done in the same turn."""
-        return super().on_message(message, header, now_ns) or isinstance(message, ConsumerHello)
+        """See `StreamSession.on_message`; what a hello asks for, or its answer says, is done in this turn."""
+        wants_turn = super().on_message(message, header, now_ns)
+        return wants_turn or isinstance(message, ConsumerHello | ConsumerConfig)
 
     def on_stream_message(self, message: Message, header: Header, now_ns: int) -> None:  # noqa: ARG002
         """Answers hellos, and keeps count of who reads."""
         desk, watch = self._desk, self._watch
         if desk is None or watch is None:
             return
+        if self._told is not None and isinstance(message, ConsumerConfig):
+            self._told.on_config(message, desk.hello(message.consumer_id), now_ns)
+            return
+        if self._told is not None and isinstance(message, ConsumerHello | QosConsumer):
+            self._told.on_life(message.consumer_id, now_ns)
         match message:
             case ConsumerHello():
                 if message.consumer_id not in watch.consumers:
@@ -190,6 +218,8 @@ class ProducerSession(StreamSession):
             case ShmLeaseRevoked(role=Role.CONSUMER):
                 # Consumers go by the id of their lease: what one had is closed now, and not when it has been
                 # silent for long enough [WIRE-5-9].
+                if self._told is not None:
+                    self._told.on_disconnect(message.client_id)
                 if desk.on_disconnect(message.client_id) is not None:
                     self._serve_privately(desk)
                 return
@@ -201,8 +231,8 @@ class ProducerSession(StreamSession):
     def _serve_privately(self, desk: ConsumerDesk) -> None:
         """Opens and closes publications as the desk decided."""
         self._progress.hints = _PROGRESS_POLICY.aggregate(desk.hellos)
-        answered = desk.assignments.values() if self.context.answers_hellos else ()
-        wanted = [assignment for assignment in answered if assignment.descriptor or assignment.control]
+        assigned = (desk if self._told is None else self._told).assignments.values()
+        wanted = [assignment for assignment in assigned if assignment.descriptor or assignment.control]
         if wanted and self.private_sinks is None:
             self._serve_with(PrivateSinks(self.agent))
         if self.private_sinks is not None:
@@ -232,8 +262,11 @@ class ProducerSession(StreamSession):
         if lease is None or writer is None or desk is None or watch is None:
             return FOR_EVER_NS
         desk.expire(now_ns)
-        if desk.changes != self._served_changes or now_ns >= self._hints_ns:
-            self._served_changes = desk.changes
+        if self._told is not None:
+            self._told.expire(now_ns)
+        changes = (desk.changes, 0 if self._told is None else self._told.changes)
+        if changes != self._served_changes or now_ns >= self._hints_ns:
+            self._served_changes = changes
             self._hints_ns = now_ns + self.context.section.hello_interval_ns
             self._serve_privately(desk)
         watch.expire(now_ns)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tensor_pool.transport import Header
     from tensor_pool.wire import Message
 
-__all__ = ["Keepalive", "Keepalives", "SessionContext", "StreamSession", "is_gone"]
+__all__ = ["Keepalive", "Keepalives", "SessionContext", "StreamSession", "is_gone", "log_refusal"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -135,6 +135,14 @@ def _timestamp_offset() -> int:
 def is_gone(error: BaseException) -> bool:
     """Whether a file is missing: mostly that of an epoch that is over, and the next one is announced (D7)."""
     return isinstance(error, FileNotFoundError) or "No such file" in str(error)
+
+
+def log_refusal(label: str, failure: BaseException | None) -> None:
+    """Says why the announced memory of a stream can't be used, if so."""
+    if failure is not None:
+        text = failure.message if isinstance(failure, TensorPoolError) else str(failure)
+        level = logging.INFO if is_gone(failure) else logging.WARNING
+        _LOG.log(level, "can't use the announced memory of stream %s: %s", label, text)
 
 
 class StreamSession(abc.ABC):

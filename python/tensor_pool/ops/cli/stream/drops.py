@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.ops.listening import Listener
-    from tensor_pool.ops.qos_board import QosBoard
     from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.pool.qos_board import QosBoard
 
 __all__ = ["drop_rows", "drops"]
 

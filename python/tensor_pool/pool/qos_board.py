@@ -129,6 +129,10 @@ class QosBoard:
         self._producers = {k: v for k, v in self._producers.items() if v.heard_ns >= oldest_ns}
         self._consumers = {k: v for k, v in self._consumers.items() if v.heard_ns >= oldest_ns}
 
+    def forget_consumer(self, stream_id: int, consumer_id: int) -> None:
+        """A consumer left."""
+        self._consumers.pop((stream_id, consumer_id), None)
+
     # --- what is known ----------------------------------------------------------------------------------
 
     def producer(self, stream_id: int) -> ProducerQos | None:

@@ -5,7 +5,7 @@ import pytest
 from tensor_pool import wire
 from tensor_pool.config import StreamsSection
 from tensor_pool.ops.listening import Listener, qos_listener
-from tensor_pool.ops.qos_board import QosBoard
+from tensor_pool.pool.qos_board import QosBoard
 from tensor_pool.runtime import FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire.messages import Mode, QosConsumer, QosProducer
