@@ -11,6 +11,7 @@ import pytest
 import tensor_pool as tp
 from pool_hosts import QUICK
 from tensor_pool.control.client import KnownService
+from tensor_pool.host.supervisor import SupervisorClient
 from tensor_pool.pipeline.record.verify import verify
 from tensor_pool.testing import Host, TwoHosts, wait_until
 
@@ -56,10 +57,14 @@ def hosts() -> Iterator[tuple[Host, Host, Host]]:
         office.settings["control.links"] = [{"role": "command", **link}]
         roof.settings |= {
             "control.links": [{"role": "serve", **link}],
-            "control.access": [{"sources": ["ipc"]}, {"sources": [office.address], "services": ["recorder"]}],
+            "control.access": [
+                {"sources": ["ipc"]},
+                {"sources": [office.address], "services": ["recorder", "supervisor"]},
+            ],
         }
         for host in (roof, lab):
             host.start_driver()
+        roof.start("supervisor", "run").read_line()
         yield office, roof, lab
 
 
@@ -108,6 +113,16 @@ def test_a_fleet_finds_fetches_and_records_a_stream(hosts: tuple[Host, Host, Hos
         assert (echo.value, echo.correlation_id) == (True, 42)
         assert echo.source.startswith(f"{roof.address}:")
         wait_until(lambda: (now := recorder()) and now.values["record.frames"] >= 50, timeout_s=20)
+
+        # It also sees what the supervisor of the roof knows: the camera, and who reads it.
+        with SupervisorClient(office.config) as asking:
+            view = asking.view(timeout_s=10)
+        (stream,) = (each for each in view.streams if each.stream_id == source)
+        assert (stream.name, stream.state) == ("camera", "live")
+        conditions = [each.condition for each in view.consumers if each.stream_id == source]
+        assert len(conditions) == stream.consumers == 2, "the bridge and the recorder"
+        assert "stale" not in conditions
+
         control.send("recorder", "record.enable", value=False, timeout_s=5)
         wait_until(lambda: (now := recorder()) and not now.values["record.active"], timeout_s=20)
         with pytest.raises(tp.CommandRefusedError, match="not allowed"):
