@@ -198,6 +198,21 @@ def test_a_flood_of_endpoints_keeps_few_open(provider: Provider) -> None:
     assert provider.agent.open_ports == 0
 
 
+def test_who_names_ever_new_endpoints_is_not_followed(provider: Provider) -> None:
+    flood = [request(response_stream_id=stream_id) for stream_id in range(8_000, 8_300)]
+    provider.say(CONTROL, *flood)
+    while provider.invoker.invoke():
+        pass
+    assert provider.agent.open_ports == 8
+    assert provider.counts["queries dropped (too_many_endpoints)"] == 300 - 8
+    somebody_else = provider.bus.client().add_subscription("aeron:ipc?term-length=4m", 7777)
+    provider.ask(request(response_stream_id=7777))
+    assert len(somebody_else.receive()) == 1
+    provider.clock.advance(s=2)
+    provider.say(CONTROL, request(response_stream_id=8_400))
+    assert provider.agent.open_ports <= 3, "those that nobody listens to are closed"
+
+
 @pytest.mark.req("DSC-2.2-1", "DSC-6.1-1")
 def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> None:
     registry = Provider(bus, HeardDriver(FEED, FEED, None))
