@@ -113,15 +113,9 @@ class ResponsePorts(Closing):
         if not self._resolves_names and not is_numeric(asked):
             return "response_host_name"
         key = (response_channel(asked), request.response_stream_id)
-        port = self._ports.get(key)
-        if port is None:
-            if self._refused.get(key[0], now_ns) > now_ns:
-                return "bad_response_channel"
-            if key != _USUAL and not self._budget.take(asker=asker, now_ns=now_ns):
-                return "too_many_endpoints"
-            port = self._open(*key, now_ns)
-        if port is None:
-            return "bad_response_channel"
+        port = self._ports.get(key) or self._open(*key, asker, now_ns)
+        if isinstance(port, str):
+            return port
         self._ports.move_to_end(key)
         port.used_ns = now_ns
         if any(answer.request_id == request.request_id for answer in port.waiting):
@@ -153,7 +147,11 @@ class ResponsePorts(Closing):
             port.publication.close()
         self._ports.clear()
 
-    def _open(self, channel: str, stream_id: int, now_ns: int) -> _Port | None:
+    def _open(self, channel: str, stream_id: int, asker: int, now_ns: int) -> _Port | Refused:
+        if self._refused.get(channel, now_ns) > now_ns:
+            return "bad_response_channel"
+        if (channel, stream_id) != _USUAL and not self._budget.take(asker=asker, now_ns=now_ns):
+            return "too_many_endpoints"
         while len(self._ports) >= _MAX_PORTS:
             _, oldest = self._ports.popitem(last=False)
             for _ in oldest.waiting:
@@ -165,7 +163,7 @@ class ResponsePorts(Closing):
             self._refused[channel] = now_ns + _REFUSED_NS
             if len(self._refused) > _MAX_REFUSED:
                 self._refused.popitem(last=False)
-            return None
+            return "bad_response_channel"
         port = self._ports[channel, stream_id] = _Port(publication, now_ns)
         return port
 

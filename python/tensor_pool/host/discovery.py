@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.channels import Endpoint
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.discovery.config import DriverSource
-    from tensor_pool.pool.discovering import FoundStream
+    from tensor_pool.pool.discovering import FoundStream, Search
 
 __all__ = ["Registry", "Searching", "discover"]
 
+_LOG: Final = logging.getLogger(__name__)
 _REGISTRY_CHANNEL: Final = "aeron:ipc"
 _LONGEST_NAP_S: Final = 0.1
 
@@ -49,7 +51,7 @@ def discover(
     """Finds streams on this host and on those that the configured registries know.
 
     What is found is advice: attach to it with `tensor_pool.connect`; a stream of another host
-    (`FoundStream.host`) needs a bridge first.
+    (`FoundStream.host`) needs a bridge first. The log warns of providers that don't answer, or can't.
 
     Args:
         name: The stream's name, exactly.
@@ -99,7 +101,19 @@ class Searching(Closing):
             self._own = opening.pop_all()
 
     def find(self, *, timeout_s: float = 1.0, **filters: Any) -> list[FoundStream]:
-        """What matches now; filters are those of `DiscoveryClient.ask`.
+        """What matches now; filters are those of `DiscoveryClient.ask`. Warns of providers that failed.
+
+        Raises:
+            NoDriverError: Nobody answers.
+            TensorPoolError: All who answer say that they can't.
+        """
+        found = self.search(timeout_s=timeout_s, **filters)
+        for complaint in found.complaints:
+            _LOG.warning("there may be more streams: %s", complaint)
+        return list(found.streams)
+
+    def search(self, *, timeout_s: float = 1.0, **filters: Any) -> Search:
+        """The same, with what providers say that failed instead of warnings.
 
         Raises:
             NoDriverError: Nobody answers.
@@ -110,7 +124,7 @@ class Searching(Closing):
             raise no_driver_error(self._aeron_dir)
         if len(found.errors) == found.answered:
             raise TensorPoolError(found.errors[0], hint="ask for a name or a tag")
-        return list(found.streams)
+        return found
 
     def close(self) -> None:
         """Ends the connection. May be called again."""

@@ -24,7 +24,7 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronClient, AeronPublication, AeronSubscription, Header
@@ -50,6 +50,9 @@ class ProviderAddress(NamedTuple):
 
     channel: str
     stream_id: int
+
+    def __str__(self) -> str:
+        return f"the provider at {self.channel}, stream {self.stream_id},"
 
 
 class FoundStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,15 +154,23 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Providers that answered."""
     errors: tuple[str, ...] = ()
     """What providers said that could not answer."""
+    silent: tuple[ProviderAddress, ...] = ()
+    """Providers that did not answer in time."""
     unusable: int = 0
     """Results that nobody could use."""
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Why there may be more than was found, one text for each provider that failed."""
+        silent = (f"{provider} does not answer" for provider in self.silent)
+        return (*self.errors, *silent)
 
 
 class _Asking:
     """The answers to one question."""
 
-    def __init__(self, request_ids: Iterable[int]) -> None:
-        self.open = set(request_ids)
+    def __init__(self, asked: Mapping[int, ProviderAddress]) -> None:
+        self.open = dict(asked)
         self._found: dict[tuple[str, int], FoundStream] = {}
         self._errors: list[str] = []
         self._answered = 0
@@ -168,10 +179,10 @@ class _Asking:
     def on_response(self, response: DiscoveryResponse) -> None:
         if response.request_id not in self.open:
             return  # somebody else's, or a second answer [DSC-5.2-2]
-        self.open.remove(response.request_id)
+        provider = self.open.pop(response.request_id)
         self._answered += 1
         if response.status is DiscoveryStatus.ERROR:
-            self._errors.append(response.error_message or "the provider failed")
+            self._errors.append(f"{provider} says: {response.error_message or 'it failed'}")
         if response.status is not DiscoveryStatus.OK:
             return  # whatever results it has [DSC-5.2-23]
         for result in response.results:
@@ -190,6 +201,7 @@ class _Asking:
             streams=tuple(self._found.values()),
             answered=self._answered,
             errors=tuple(self._errors),
+            silent=tuple(self.open.values()),
             unusable=self._unusable,
         )
 
@@ -211,7 +223,7 @@ class DiscoveryClient(Closing):
     ) -> None:
         self._client_id = client_id
         self._own = contextlib.ExitStack()
-        self._lines: list[tuple[AeronPublication, str]] = []
+        self._lines: list[tuple[AeronPublication, str, ProviderAddress]] = []
         self._ears: dict[str, AeronSubscription] = {}
         self._asking: _Asking | None = None
         self._router = Router()
@@ -224,7 +236,7 @@ class DiscoveryClient(Closing):
                         client.add_subscription(back, RESPONSE_STREAM_ID)
                     )
                 line = self._own.enter_context(client.add_publication(*provider))
-                self._lines.append((line, back))
+                self._lines.append((line, back, provider))
             self._own = self._own.pop_all()
 
     def ask(
@@ -239,7 +251,7 @@ class DiscoveryClient(Closing):
     ) -> Search:
         """Asks for the streams that pass all filters, and waits until all providers have answered.
 
-        Providers that don't answer in time are left out; `Search.answered` tells.
+        Providers that don't answer in time are left out; `Search.silent` names them.
         """
         requests = [
             DiscoveryRequest(
@@ -253,15 +265,20 @@ class DiscoveryClient(Closing):
                 response_channel=back,
                 data_source_name=name,
             )
-            for _, back in self._lines
+            for _, back, _ in self._lines
         ]
-        asking = self._asking = _Asking(request.request_id for request in requests)
+        asking = self._asking = _Asking(
+            {
+                request.request_id: provider
+                for request, (_, _, provider) in zip(requests, self._lines, strict=True)
+            }
+        )
         now = time.monotonic()
         deadline, repeat_at, repeat_s = now + timeout_s, now, _FIRST_REPEAT_S
         while asking.open and now < deadline:
             if now >= repeat_at:
                 repeat_at, repeat_s = now + repeat_s, min(2 * repeat_s, _REPEAT_S)
-                for (line, _), request in zip(self._lines, requests, strict=True):
+                for (line, _, _), request in zip(self._lines, requests, strict=True):
                     if request.request_id in asking.open:
                         line.offer(encode(request))
             if not sum(ear.poll(self._on_message) for ear in self._ears.values()):
