@@ -155,6 +155,24 @@ def lies(request_id: int, real: DiscoveryResult) -> Iterator[bytes]:
     yield encode(DiscoveryResponse(request_id, DiscoveryStatus.ERROR, (real,), "no"))
 
 
+def test_a_client_sees_what_rules_show_to_its_id() -> None:
+    rules = [{"clients": [[1, 999]], "names": ["camera-*"]}, {"tags": ["public"]}]
+    with (
+        tp.connect(embedded=True, settings={**QUICK, "discovery.access": rules}) as pool,
+        pool.producer("camera-left", dtype="uint8", shape=(4,), metadata={"tags": "cam"}),
+        pool.producer("microphone", dtype="uint8", shape=(4,), metadata={"tags": "public"}),
+        tp.connect(pool.aeron_dir, settings={"discovery.client_id": 7}) as known,
+    ):
+
+        def seen(client_id: int) -> list[str]:
+            return names(tp.discover(aeron_dir=pool.aeron_dir, settings={"discovery.client_id": client_id}))
+
+        wait_until(lambda: seen(7) == ["camera-left", "microphone"])
+        assert seen(1_000) == seen(0) == ["microphone"]
+        assert [stream.name for stream in known.streams(tag="cam")] == ["camera-left"]
+        assert pool.streams(tag="cam") == []
+
+
 def test_nobody_answers(host: Cluster) -> None:
     config = host.config.replace({"discovery.stream_id": 4713})
     with pytest.raises(NoDriverError):

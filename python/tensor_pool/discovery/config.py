@@ -117,6 +117,11 @@ class DiscoverySection(Section, frozen=True):
         ),
         doc("What this host is called in answers that others get. Empty: its host name."),
     ] = ""
+    client_id: Annotated[
+        int,
+        Meta(ge=0, le=2**32 - 1),
+        doc("What clients call themselves when they ask; rules of access go by it. 0: they don't say."),
+    ] = 0
     providers: Annotated[
         tuple[Provider, ...],
         Meta(max_length=64, extra={ALLOWED: "tables [[discovery.providers]] with channel and stream_id"}),

@@ -97,7 +97,9 @@ class Searching(Closing):
                 client = opening.enter_context(host_aeron.connect(config.aeron, name="discover"))
             except NoMediaDriverError as e:
                 raise no_driver_error(self._aeron_dir) from e
-            self._client = opening.enter_context(DiscoveryClient(client, providers(config)))
+            self._client = opening.enter_context(
+                DiscoveryClient(client, providers(config), client_id=config[DiscoverySection].client_id)
+            )
             self._own = opening.pop_all()
 
     def find(self, *, timeout_s: float = 1.0, **filters: Any) -> list[FoundStream]:

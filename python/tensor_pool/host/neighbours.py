@@ -47,7 +47,7 @@ class Neighbours(Closing):
 
     def own_streams(self, tags: Sequence[str], data_source_id: int | None) -> set[tuple[int, int | None]]:
         """See `Surroundings.own_streams`; only streams that are announced are known."""
-        with DiscoveryClient(self._client, [ProviderAddress(*requests_endpoint(self._config))]) as asking:
+        with self._asking([ProviderAddress(*requests_endpoint(self._config))]) as asking:
             found = asking.ask(tags=tags, data_source_id=data_source_id)
         if not found.answered:
             raise no_driver_error(self._client.aeron_dir)
@@ -68,8 +68,11 @@ class Neighbours(Closing):
     def _named(self, name: str) -> tuple[FoundStream, ...]:
         if not name or not self._config[DiscoverySection].providers:
             return ()  # the driver itself knows its streams best
-        with DiscoveryClient(self._client, providers(self._config)) as asking:
+        with self._asking(providers(self._config)) as asking:
             return asking.ask(name=name).streams
+
+    def _asking(self, whom: Sequence[ProviderAddress]) -> DiscoveryClient:
+        return DiscoveryClient(self._client, whom, client_id=self._config[DiscoverySection].client_id)
 
     def pool_of(self, stream: FoundStream) -> Pool | None:
         """See `Surroundings.pool_of`."""
