@@ -13,7 +13,7 @@ import pytest
 import tensor_pool as tp
 from bridges import free_endpoints
 from discoveries import request
-from tensor_pool.errors import NoDriverError
+from tensor_pool.errors import NoDriverError, NoStreamError
 from tensor_pool.host.discovery import Registry, Searching
 from tensor_pool.pool.discovering import DiscoveryClient, FoundStream, ProviderAddress
 from tensor_pool.testing import Cluster, wait_until
@@ -225,3 +225,35 @@ def test_a_registry_knows_the_streams_of_several_hosts(tmp_path: Path) -> None:
         assert hosts[0].driver is not None
         hosts[0].driver.kill()
         wait_until(lambda: [heard(each) for each in asking] == [both[1:], both[1:]], timeout_s=30)
+
+
+def test_hosts_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Machines made from one image, which nobody gave a name of their own."""
+    feed, queries = free_endpoints(2)
+    file = tmp_path / "clone.toml"
+    file.write_text(
+        f'[[discovery.registries]]\nchannel = "aeron:udp?endpoint={feed}"\nstream_id = 7001\n'
+        f'[[discovery.providers]]\nchannel = "aeron:udp?endpoint={queries}"\n'
+    )
+    registry = {
+        "discovery.channel": f"aeron:udp?endpoint={queries}",
+        "discovery.sources": [{"channel": f"aeron:udp?endpoint={feed}"}],
+    }
+    with Cluster(QUICK, driver=False) as one, Cluster(QUICK, driver=False) as other:
+        for clone in (one, other):
+            clone.start_driver(f"--config={file}")
+        with (
+            Registry(one.config.replace(registry)),
+            one.connect() as pool,
+            other.connect() as far,
+            pool.producer("near", dtype="uint8", shape=(4,)) as near,
+            far.producer("far", dtype="uint8", shape=(4,)) as distant,
+        ):
+            assert near.stream_id == distant.stream_id
+            asks = {"discovery.providers": [{"channel": f"aeron:udp?endpoint={queries}"}]}
+            config = one.config.replace(asks)
+            wait_until(lambda: names(tp.discover(config=config)) == ["far", "near"], timeout_s=30)
+            with tp.connect(config=config) as client:
+                client.consumer("near").close()
+                with pytest.raises(NoStreamError, match="bridge"):
+                    client.consumer("far", wait_s=0.2)

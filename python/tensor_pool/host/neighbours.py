@@ -9,6 +9,7 @@ from tensor_pool.channels import Channel
 from tensor_pool.closing import Closing
 from tensor_pool.discovery.config import DiscoverySection, requests_endpoint
 from tensor_pool.errors import NoStreamError
+from tensor_pool.host.naming import is_elsewhere
 from tensor_pool.pool.discovering import DiscoveryClient, ProviderAddress
 from tensor_pool.pool.pool import no_driver_error
 
@@ -98,7 +99,7 @@ class Neighbours(Closing):
             self._pools.clear()
 
     def _is_remote(self, stream: FoundStream) -> bool:
-        return stream.host not in {"", self._config[DiscoverySection].host_name}
+        return is_elsewhere(self._config, stream)
 
     def _is_own(self, stream: FoundStream) -> bool:
         streams = self._config.streams
@@ -117,7 +118,8 @@ def _place(channel: str) -> tuple[str, str]:
 
 def _needs_bridge(stream: FoundStream) -> NoStreamError:
     return NoStreamError(
-        f"stream {stream.name or stream.stream_id} is on host {stream.host}, not here",
+        f"stream {stream.name or stream.stream_id} is on host {stream.host} "
+        f"(driver {stream.driver_instance_id}), not here",
         hint=f"a bridge from {stream.host} with source_stream_id = {stream.stream_id} brings it here "
         "(`tpool bridge run`); a consumer with shm=False reads the chunks of one",
     )

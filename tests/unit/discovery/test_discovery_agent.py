@@ -17,7 +17,13 @@ from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import decode, encode
-from tensor_pool.wire.messages import DiscoveryResponse, DiscoveryStatus, ShmDriverShutdown, ShutdownReason
+from tensor_pool.wire.messages import (
+    DiscoveryResponse,
+    DiscoveryStatus,
+    DriverAnnounce,
+    ShmDriverShutdown,
+    ShutdownReason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,6 +250,31 @@ def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> No
         ("driver-2", "camera-2"),
     ]
     assert [each.tags[0].tag for each in answer.results] == ["host:host-1", "host:host-2"]
+    registry.invoker.close()
+
+
+def test_a_registry_notices_two_drivers_of_one_name(bus: MemoryBus, caplog: pytest.LogCaptureFixture) -> None:
+    registry = Provider(bus, HeardDriver(FEED, FEED, None))
+    who = DriverAnnounce(
+        timestamp_ns=1,
+        control_stream_id=1000,
+        announce_interval_ms=1_000,
+        instance_id="twin",
+        control_channel="aeron:ipc",
+        host="vm",
+    )
+    clash = "announces refused (same_name)"
+    with bus.client().add_publication(*FEED) as one, bus.client().add_publication(*FEED) as other:
+        for line in (one, one, other, other):  # one driver that starts again
+            line.offer(encode(who))
+        registry.invoker.invoke()
+        assert clash not in registry.counts
+        for line in (one, other, one):
+            line.offer(encode(who))
+        registry.invoker.invoke()
+    assert registry.counts[clash] == 3
+    assert [record.message for record in caplog.records if "two drivers are called twin" in record.message]
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     registry.invoker.close()
 
 
