@@ -56,21 +56,22 @@ class Neighbours(Closing):
 
     def find(self, name: str) -> FoundStream | None:
         """See `Surroundings.find`."""
-        found = self._named(name)
+        found = self._named(name, self._is_own)  # whatever a registry says, which may be dead
         if any(self._is_own(stream) for stream in found):
             return None
         return next((stream for stream in found if not self._is_remote(stream)), None)
 
     def explain(self, name: str, error: NoStreamError) -> NoStreamError:
         """See `Surroundings.explain`."""
-        remote = next((stream for stream in self._named(name) if self._is_remote(stream)), None)
+        found = self._named(name, self._is_remote)
+        remote = next((stream for stream in found if self._is_remote(stream)), None)
         return error if remote is None else _needs_bridge(remote)
 
-    def _named(self, name: str) -> tuple[FoundStream, ...]:
+    def _named(self, name: str, is_enough: Callable[[FoundStream], bool]) -> tuple[FoundStream, ...]:
         if not name or not self._config[DiscoverySection].providers:
             return ()  # the driver itself knows its streams best
         with self._asking(providers(self._config)) as asking:
-            return asking.ask(name=name).streams
+            return asking.ask(name=name, is_enough=is_enough).streams
 
     def _asking(self, whom: Sequence[ProviderAddress]) -> DiscoveryClient:
         return DiscoveryClient(self._client, whom, client_id=self._config[DiscoverySection].client_id)

@@ -24,7 +24,7 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronClient, AeronPublication, AeronSubscription, Header
@@ -149,7 +149,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking."""
 
     streams: tuple[FoundStream, ...]
-    """What matched, of each driver and stream the newest epoch."""
+    """What matched, of each driver and stream the newest epoch; by host, driver and stream id."""
     answered: int
     """Providers that answered."""
     errors: tuple[str, ...] = ()
@@ -169,8 +169,12 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 class _Asking:
     """The answers to one question."""
 
-    def __init__(self, asked: Mapping[int, ProviderAddress]) -> None:
+    def __init__(
+        self, asked: Mapping[int, ProviderAddress], is_enough: Callable[[FoundStream], bool]
+    ) -> None:
         self.open = dict(asked)
+        self.has_enough = False
+        self._is_enough = is_enough
         self._found: dict[tuple[str, int], FoundStream] = {}
         self._errors: list[str] = []
         self._answered = 0
@@ -194,11 +198,18 @@ class _Asking:
             known = self._found.get(key)
             if known is None or stream.epoch > known.epoch:
                 self._found[key] = stream
+                self.has_enough |= self._is_enough(stream)
 
     @property
     def search(self) -> Search:
         return Search(
-            streams=tuple(self._found.values()),
+            # In an order that stays, whoever answered first.
+            streams=tuple(
+                sorted(
+                    self._found.values(),
+                    key=lambda each: (each.host, each.driver_instance_id, each.stream_id),
+                )
+            ),
             answered=self._answered,
             errors=tuple(self._errors),
             silent=tuple(self.open.values()),
@@ -248,9 +259,11 @@ class DiscoveryClient(Closing):
         producer_id: int | None = None,
         data_source_id: int | None = None,
         timeout_s: float = 1.0,
+        is_enough: Callable[[FoundStream], bool] = lambda _: False,
     ) -> Search:
         """Asks for the streams that pass all filters, and waits until all providers have answered.
 
+        A stream that is enough ends the wait: what others would say does not matter then.
         Providers that don't answer in time are left out; `Search.silent` names them.
         """
         requests = [
@@ -271,11 +284,12 @@ class DiscoveryClient(Closing):
             {
                 request.request_id: provider
                 for request, (_, _, provider) in zip(requests, self._lines, strict=True)
-            }
+            },
+            is_enough,
         )
         now = time.monotonic()
         deadline, repeat_at, repeat_s = now + timeout_s, now, _FIRST_REPEAT_S
-        while asking.open and now < deadline:
+        while asking.open and not asking.has_enough and now < deadline:
             if now >= repeat_at:
                 repeat_at, repeat_s = now + repeat_s, min(2 * repeat_s, _REPEAT_S)
                 for (line, _, _), request in zip(self._lines, requests, strict=True):
