@@ -68,6 +68,23 @@ def test_nobody_answers(registered: tuple[Cluster, Path], tmp_path: Path, tpool:
     assert "tpool up" in outcome.err
 
 
+def test_a_registry_is_asked_with_its_own_configuration(tmp_path: Path, tpool: Callable[..., Any]) -> None:
+    """On a host without SHM driver; nobody is missed who need not be there."""
+    feed, queries = free_endpoints(2)
+    registry = tmp_path / "registry.toml"
+    registry.write_text(
+        f'[discovery]\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.sources]]\nchannel = "aeron:udp?endpoint={feed}"\n'
+    )
+    with Cluster(driver=False) as host:
+        running = host.start("discovery", "run", f"--config={registry}", "--format=jsonl")
+        running.read_line()
+        outcome = tpool("discover", f"--config={registry}", f"--aeron-dir={host.aeron_dir}", "--format=json")
+        assert (json.loads(outcome.out), outcome.err) == ([], "")
+        assert outcome.code == exit_codes.PROBLEMS
+        running.terminate()
+
+
 @pytest.fixture
 def overfull(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
     """A host whose driver answers, beside a registry that can't tell of more than one stream."""

@@ -23,12 +23,14 @@ __all__ = [
     "DiscoverySection",
     "DriverSource",
     "Provider",
+    "registry_endpoint",
     "requests_endpoint",
 ]
 
 REQUEST_STREAM_ID: Final = 7000
 DEFAULT_MAX_RESULTS: Final = 1_000
 FEED_STREAM_ID: Final = 7001
+_REGISTRY_CHANNEL: Final = "aeron:ipc"
 
 
 def _check_optional_channel(text: str) -> None:
@@ -199,3 +201,13 @@ def requests_endpoint(config: Config) -> Endpoint:
     return Endpoint(
         section.channel or streams.control_channel, section.stream_id or streams.control_stream_id
     )
+
+
+def registry_endpoint(section: DiscoverySection) -> Endpoint:
+    """Where a registry of this configuration is asked (decision K4).
+
+    Example:
+        >>> registry_endpoint(DiscoverySection())
+        Endpoint(channel='aeron:ipc', stream_id=7000)
+    """
+    return Endpoint(section.channel or _REGISTRY_CHANNEL, section.stream_id or REQUEST_STREAM_ID)

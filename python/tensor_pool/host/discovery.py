@@ -10,12 +10,12 @@ from tensor_pool.channels import Endpoint
 from tensor_pool.closing import Closing
 from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
-from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection
+from tensor_pool.discovery.config import DiscoverySection, registry_endpoint
 from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured
-from tensor_pool.host.neighbours import providers
+from tensor_pool.host.neighbours import optional_providers, providers
 from tensor_pool.pool.discovering import DiscoveryClient
 from tensor_pool.pool.pool import no_driver_error
 from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "Searching", "discover"]
 
 _LOG: Final = logging.getLogger(__name__)
-_REGISTRY_CHANNEL: Final = "aeron:ipc"
 _LONGEST_NAP_S: Final = 0.1
 
 
@@ -98,7 +97,12 @@ class Searching(Closing):
             except NoMediaDriverError as e:
                 raise no_driver_error(self._aeron_dir) from e
             self._client = opening.enter_context(
-                DiscoveryClient(client, providers(config), client_id=config[DiscoverySection].client_id)
+                DiscoveryClient(
+                    client,
+                    providers(config),
+                    optional=optional_providers(config),
+                    client_id=config[DiscoverySection].client_id,
+                )
             )
             self._own = opening.pop_all()
 
@@ -163,7 +167,7 @@ class Registry(Closing):
                 "the registry has nobody to listen to",
                 hint="a table [[discovery.sources]] with the channel where drivers tell of their streams",
             )
-        self.requests = Endpoint(section.channel or _REGISTRY_CHANNEL, section.stream_id or REQUEST_STREAM_ID)
+        self.requests = registry_endpoint(section)
         with contextlib.ExitStack() as opening:
             client = opening.enter_context(
                 AeronClient.connect(

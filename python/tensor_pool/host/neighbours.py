@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tensor_pool.channels import Channel
 from tensor_pool.closing import Closing
-from tensor_pool.discovery.config import DiscoverySection, requests_endpoint
+from tensor_pool.discovery.config import DiscoverySection, registry_endpoint, requests_endpoint
 from tensor_pool.errors import NoStreamError
 from tensor_pool.host.naming import is_elsewhere
 from tensor_pool.pool.discovering import DiscoveryClient, ProviderAddress
@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronClient
 
-__all__ = ["Neighbours", "providers"]
+__all__ = ["Neighbours", "optional_providers", "providers"]
 
 
 def providers(config: Config) -> list[ProviderAddress]:
-    """Whom to ask: this host's driver and the configured registries."""
-    others = [ProviderAddress(each.channel, each.stream_id) for each in config[DiscoverySection].providers]
-    return [ProviderAddress(*requests_endpoint(config)), *others]
+    """Whom to ask: this host's driver, the registry that the same configuration is of, and others."""
+    section = config[DiscoverySection]
+    registry = [ProviderAddress(*registry_endpoint(section))] if section.sources else []
+    others = [ProviderAddress(each.channel, each.stream_id) for each in section.providers]
+    return [ProviderAddress(*requests_endpoint(config)), *registry, *others]
+
+
+def optional_providers(config: Config) -> list[ProviderAddress]:
+    """Those of them that need not be there: a registry's host may have no driver."""
+    section = config[DiscoverySection]
+    own = requests_endpoint(config)
+    is_registry_host = bool(section.sources) and own != registry_endpoint(section)
+    return [ProviderAddress(*own)] if is_registry_host else []
 
 
 class Neighbours(Closing):
@@ -74,7 +84,12 @@ class Neighbours(Closing):
             return asking.ask(name=name, is_enough=is_enough).streams
 
     def _asking(self, whom: Sequence[ProviderAddress]) -> DiscoveryClient:
-        return DiscoveryClient(self._client, whom, client_id=self._config[DiscoverySection].client_id)
+        return DiscoveryClient(
+            self._client,
+            whom,
+            optional=optional_providers(self._config) if len(whom) > 1 else (),
+            client_id=self._config[DiscoverySection].client_id,
+        )
 
     def pool_of(self, stream: FoundStream) -> Pool | None:
         """See `Surroundings.pool_of`."""

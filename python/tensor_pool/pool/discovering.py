@@ -40,6 +40,8 @@ _FIRST_REPEAT_S: Final = 0.025
 _REPEAT_S: Final = 0.1
 """A question is asked again while there is no answer, soon at first: streams that were opened for it take
 their time, and an answer that waits for one goes out with the next question."""
+_OPTIONAL_S: Final = 0.25
+"""How long to wait for providers that need not be there, when all others have answered."""
 _LOOK_S: Final = 0.000_5
 _SLOT_BYTES: Final = 256
 _MAX_DIMS: Final = 8
@@ -170,9 +172,13 @@ class _Asking:
     """The answers to one question."""
 
     def __init__(
-        self, asked: Mapping[int, ProviderAddress], is_enough: Callable[[FoundStream], bool]
+        self,
+        asked: Mapping[int, ProviderAddress],
+        is_enough: Callable[[FoundStream], bool],
+        optional: Collection[ProviderAddress],
     ) -> None:
         self.open = dict(asked)
+        self._optional = optional
         self.has_enough = False
         self._is_enough = is_enough
         self._found: dict[tuple[str, int], FoundStream] = {}
@@ -201,6 +207,11 @@ class _Asking:
                 self.has_enough |= self._is_enough(stream)
 
     @property
+    def missing(self) -> tuple[ProviderAddress, ...]:
+        """Those that should have answered and have not."""
+        return tuple(provider for provider in self.open.values() if provider not in self._optional)
+
+    @property
     def search(self) -> Search:
         return Search(
             # In an order that stays, whoever answered first.
@@ -212,7 +223,7 @@ class _Asking:
             ),
             answered=self._answered,
             errors=tuple(self._errors),
-            silent=tuple(self.open.values()),
+            silent=self.missing,
             unusable=self._unusable,
         )
 
@@ -223,6 +234,7 @@ class DiscoveryClient(Closing):
     Args:
         client: A connection to this host's media driver; stays open.
         providers: Whom to ask.
+        optional: Those of them that need not be there: they are waited for a moment, and never missed.
         client_id: What this client calls itself.
 
     Raises:
@@ -230,9 +242,15 @@ class DiscoveryClient(Closing):
     """
 
     def __init__(
-        self, client: AeronClient, providers: Sequence[ProviderAddress], *, client_id: int = 0
+        self,
+        client: AeronClient,
+        providers: Sequence[ProviderAddress],
+        *,
+        optional: Collection[ProviderAddress] = (),
+        client_id: int = 0,
     ) -> None:
         self._client_id = client_id
+        self._optional = frozenset(optional)
         self._own = contextlib.ExitStack()
         self._lines: list[tuple[AeronPublication, str, ProviderAddress]] = []
         self._ears: dict[str, AeronSubscription] = {}
@@ -286,10 +304,14 @@ class DiscoveryClient(Closing):
                 for request, (_, _, provider) in zip(requests, self._lines, strict=True)
             },
             is_enough,
+            self._optional,
         )
         now = time.monotonic()
+        optional_until = now + _OPTIONAL_S
         deadline, repeat_at, repeat_s = now + timeout_s, now, _FIRST_REPEAT_S
         while asking.open and not asking.has_enough and now < deadline:
+            if now >= optional_until and not asking.missing:
+                break
             if now >= repeat_at:
                 repeat_at, repeat_s = now + repeat_s, min(2 * repeat_s, _REPEAT_S)
                 for (line, _, _), request in zip(self._lines, requests, strict=True):
