@@ -80,6 +80,14 @@ def test_a_new_epoch_is_in_the_answer_at_once(pool: tp.Pool, searching: Searchin
     assert epochs[0] < epochs[1]
 
 
+def test_a_stream_that_ended_is_not_found_by_its_id(pool: tp.Pool, searching: Searching) -> None:
+    with pool.producer("ending", dtype="uint8", shape=(4,)) as out:
+        stream_id = out.stream_id
+        wait_until(lambda: searching.find(stream_id=stream_id))
+    # Its memory stays announced for a minute.
+    wait_until(lambda: searching.find(stream_id=stream_id) == [], timeout_s=10 * EXPIRY_S)
+
+
 @pytest.mark.req("DSC-4.1-1", "DSC-4.3-1", "DSC-5.1-2", "DSC-5.0-1", "DSC-5.0-2", "DSC-10-5", "DSC-15-1")
 def test_the_bytes_of_a_request(host: Cluster) -> None:
     provider = ProviderAddress("aeron:ipc", 4711)
