@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -115,7 +115,10 @@ class Republisher:
         if stream_id is None or epoch is None:
             self.dropped["no_local_stream"] += 1
             return
-        changes = {"epoch": epoch} if isinstance(message, DataSourceAnnounce) else {}
+        changes: dict[str, Any] = {}
+        if isinstance(message, DataSourceAnnounce):
+            # One name for all who look: the driver knows the stream by that of the mapping.
+            changes = {"epoch": epoch, "name": lane.route.mapping.name or message.name}
         local = msgspec.structs.replace(message, stream_id=stream_id, **changes)
         self._metadata.offer(wire.encode(local))
         self.republished[type(message).__name__] += 1
