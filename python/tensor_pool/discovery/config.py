@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tensor_pool.channels import Channel, Endpoint
-from tensor_pool.config.kinds import ALLOWED, CHECK, Milliseconds, doc
+from tensor_pool.config.kinds import ALLOWED, CHECK, Milliseconds, StreamId, doc
 from tensor_pool.config.sections import Section
 from tensor_pool.discovery.access import AccessRule  # noqa: TC001 - the type of a key
 from tensor_pool.errors import ConfigError
@@ -44,13 +44,22 @@ OptionalChannel = Annotated[
 OptionalId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
+def _check_needed_channel(text: str, whose: str) -> None:
+    if not text:
+        raise ConfigError(f"{whose} has an empty channel", hint="an Aeron channel")
+    Channel.parse(text)
+
+
 class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Somebody who can be asked: a driver's embedded provider or a registry."""
 
     channel: str
     """Channel of requests."""
-    stream_id: OptionalId = REQUEST_STREAM_ID
+    stream_id: StreamId = REQUEST_STREAM_ID
     """Stream id of requests."""
+
+    def __post_init__(self) -> None:
+        _check_needed_channel(self.channel, "a provider")
 
 
 class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +72,7 @@ class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     channel: str
     """Channel of pool announces."""
-    stream_id: OptionalId = FEED_STREAM_ID
+    stream_id: StreamId = FEED_STREAM_ID
     """Stream id of pool announces."""
     metadata_channel: str = ""
     """Channel of names and attributes; empty: that of the announces."""
@@ -84,7 +93,8 @@ class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.instance_id)
 
     def __post_init__(self) -> None:
-        for channel in (self.channel, self.metadata_channel, self.control_channel):
+        _check_needed_channel(self.channel, "a source")
+        for channel in (self.metadata_channel, self.control_channel):
             _check_optional_channel(channel)
         if self.instance_id and not (self.control_channel and self.control_stream_id):
             raise ConfigError(
@@ -172,6 +182,23 @@ class DiscoverySection(Section, frozen=True):
             "driver for seconds, so only numeric addresses are answered by default."
         ),
     ] = False
+
+    def __post_init__(self) -> None:
+        heard = set()
+        for source in self.sources:
+            parsed = Channel.parse(source.channel)
+            where = (
+                parsed.media,
+                parsed.params.get("endpoint"),
+                parsed.params.get("control"),
+                source.stream_id,
+            )
+            if where in heard:
+                raise ConfigError(
+                    f"discovery.sources has {source.channel} with stream {source.stream_id} twice",
+                    hint="one table for each place; drivers that say who they are may share it",
+                )
+            heard.add(where)
 
     @property
     def expiry_ns(self) -> int:
