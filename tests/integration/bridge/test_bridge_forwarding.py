@@ -69,6 +69,15 @@ class TestMetadata:
         assert found.stream_id == DEST
         assert [stream.name for stream in pool.streams() if stream.stream_id == DEST] == ["copy"]
 
+    def test_says_what_the_frames_are_like(self, out: tp.Producer, bridge: Start, pool: tp.Pool) -> None:
+        running = bridge()
+        wait_until(lambda: is_ready(running))
+
+        def listed() -> list[tuple[str, tuple[int, ...]]]:
+            return [(each.dtype, each.shape) for each in pool.streams() if each.stream_id == DEST]
+
+        wait_until(lambda: listed() == [("uint8", (4,))])
+
     @pytest.mark.req("BRG-7.1-7")
     @pytest.mark.parametrize(
         "keys",
