@@ -181,6 +181,24 @@ def test_a_client_sees_what_rules_show_to_its_id() -> None:
         assert pool.streams(tag="cam") == []
 
 
+def test_endpoints_that_nobody_listens_to_slow_nobody_down(
+    host: Cluster, pool: tp.Pool, searching: Searching
+) -> None:
+    streams = host.config.streams
+    with (
+        pool.producer("wanted", dtype="uint8", shape=(4,)),
+        AeronClient.connect(host.aeron_dir) as client,
+        client.add_publication(streams.control_channel, streams.control_stream_id) as line,
+    ):
+        wait_until(lambda: searching.find(name="wanted"))
+        line.wait_connected(5_000)
+        for number in range(1_000):
+            nowhere = f"aeron:udp?endpoint=127.0.0.1:{30_000 + number}"
+            line.offer(encode(request(request_id=number, response_channel=nowhere)))
+        assert names(searching.find(name="wanted", timeout_s=2)) == ["wanted"]
+        assert [stream.name for stream in pool.streams(name="wanted")] == ["wanted"]
+
+
 def test_nobody_answers(host: Cluster) -> None:
     config = host.config.replace({"discovery.stream_id": 4713})
     with pytest.raises(NoDriverError):
