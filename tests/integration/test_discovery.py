@@ -13,7 +13,7 @@ import pytest
 import tensor_pool as tp
 from bridges import free_endpoints
 from discoveries import request
-from tensor_pool.errors import NoDriverError
+from tensor_pool.errors import NoDriverError, NoStreamError
 from tensor_pool.host.discovery import Registry, Searching
 from tensor_pool.pool.discovering import DiscoveryClient, FoundStream, ProviderAddress
 from tensor_pool.testing import Cluster, wait_until
@@ -78,6 +78,14 @@ def test_a_new_epoch_is_in_the_answer_at_once(pool: tp.Pool, searching: Searchin
             epochs.append(found.epoch)
         wait_until(lambda: searching.find(name="again") == [])
     assert epochs[0] < epochs[1]
+
+
+def test_a_stream_that_ended_is_not_found_by_its_id(pool: tp.Pool, searching: Searching) -> None:
+    with pool.producer("ending", dtype="uint8", shape=(4,)) as out:
+        stream_id = out.stream_id
+        wait_until(lambda: searching.find(stream_id=stream_id))
+    # Its memory stays announced for a minute.
+    wait_until(lambda: searching.find(stream_id=stream_id) == [], timeout_s=10 * EXPIRY_S)
 
 
 @pytest.mark.req("DSC-4.1-1", "DSC-4.3-1", "DSC-5.1-2", "DSC-5.0-1", "DSC-5.0-2", "DSC-10-5", "DSC-15-1")
@@ -155,6 +163,42 @@ def lies(request_id: int, real: DiscoveryResult) -> Iterator[bytes]:
     yield encode(DiscoveryResponse(request_id, DiscoveryStatus.ERROR, (real,), "no"))
 
 
+def test_a_client_sees_what_rules_show_to_its_id() -> None:
+    rules = [{"clients": [[1, 999]], "names": ["camera-*"]}, {"tags": ["public"]}]
+    with (
+        tp.connect(embedded=True, settings={**QUICK, "discovery.access": rules}) as pool,
+        pool.producer("camera-left", dtype="uint8", shape=(4,), metadata={"tags": "cam"}),
+        pool.producer("microphone", dtype="uint8", shape=(4,), metadata={"tags": "public"}),
+        tp.connect(pool.aeron_dir, settings={"discovery.client_id": 7}) as known,
+    ):
+
+        def seen(client_id: int) -> list[str]:
+            return names(tp.discover(aeron_dir=pool.aeron_dir, settings={"discovery.client_id": client_id}))
+
+        wait_until(lambda: seen(7) == ["camera-left", "microphone"])
+        assert seen(1_000) == seen(0) == ["microphone"]
+        assert [stream.name for stream in known.streams(tag="cam")] == ["camera-left"]
+        assert pool.streams(tag="cam") == []
+
+
+def test_endpoints_that_nobody_listens_to_slow_nobody_down(
+    host: Cluster, pool: tp.Pool, searching: Searching
+) -> None:
+    streams = host.config.streams
+    with (
+        pool.producer("wanted", dtype="uint8", shape=(4,)),
+        AeronClient.connect(host.aeron_dir) as client,
+        client.add_publication(streams.control_channel, streams.control_stream_id) as line,
+    ):
+        wait_until(lambda: searching.find(name="wanted"))
+        line.wait_connected(5_000)
+        for number in range(1_000):
+            nowhere = f"aeron:udp?endpoint=127.0.0.1:{30_000 + number}"
+            line.offer(encode(request(request_id=number, response_channel=nowhere)))
+        assert names(searching.find(name="wanted", timeout_s=2)) == ["wanted"]
+        assert [stream.name for stream in pool.streams(name="wanted")] == ["wanted"]
+
+
 def test_nobody_answers(host: Cluster) -> None:
     config = host.config.replace({"discovery.stream_id": 4713})
     with pytest.raises(NoDriverError):
@@ -207,3 +251,35 @@ def test_a_registry_knows_the_streams_of_several_hosts(tmp_path: Path) -> None:
         assert hosts[0].driver is not None
         hosts[0].driver.kill()
         wait_until(lambda: [heard(each) for each in asking] == [both[1:], both[1:]], timeout_s=30)
+
+
+def test_hosts_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Machines made from one image, which nobody gave a name of their own."""
+    feed, queries = free_endpoints(2)
+    file = tmp_path / "clone.toml"
+    file.write_text(
+        f'[[discovery.registries]]\nchannel = "aeron:udp?endpoint={feed}"\nstream_id = 7001\n'
+        f'[[discovery.providers]]\nchannel = "aeron:udp?endpoint={queries}"\n'
+    )
+    registry = {
+        "discovery.channel": f"aeron:udp?endpoint={queries}",
+        "discovery.sources": [{"channel": f"aeron:udp?endpoint={feed}"}],
+    }
+    with Cluster(QUICK, driver=False) as one, Cluster(QUICK, driver=False) as other:
+        for clone in (one, other):
+            clone.start_driver(f"--config={file}")
+        with (
+            Registry(one.config.replace(registry)),
+            one.connect() as pool,
+            other.connect() as far,
+            pool.producer("near", dtype="uint8", shape=(4,)) as near,
+            far.producer("far", dtype="uint8", shape=(4,)) as distant,
+        ):
+            assert near.stream_id == distant.stream_id
+            asks = {"discovery.providers": [{"channel": f"aeron:udp?endpoint={queries}"}]}
+            config = one.config.replace(asks)
+            wait_until(lambda: names(tp.discover(config=config)) == ["far", "near"], timeout_s=30)
+            with tp.connect(config=config) as client:
+                client.consumer("near").close()
+                with pytest.raises(NoStreamError, match="bridge"):
+                    client.consumer("far", wait_s=0.2)

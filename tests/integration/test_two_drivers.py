@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
+from bridges import free_endpoints
 from pool_hosts import quick_host
 from tensor_pool.config import Config
 from tensor_pool.errors import NoStreamError, TensorPoolError
@@ -91,6 +94,35 @@ def test_a_stream_of_the_own_driver_comes_first(here: tp.Pool, there: tp.Pool) -
     ):
         seq = own.publish(np.arange(4, dtype="uint8"))
         assert wait_until(lambda: newest(inp, seq)).info.epoch == own.stats.epoch
+
+
+def test_a_dead_registry_does_not_delay_who_wants_a_stream_of_the_own_driver(host: Cluster) -> None:
+    dead = [{"channel": f"aeron:udp?endpoint={endpoint}"} for endpoint in free_endpoints(1)]
+    with (
+        tp.connect(config=host.config.replace({"discovery.providers": dead})) as pool,
+        pool.producer("local", dtype="uint8", shape=(4,)),
+    ):
+        wait_until(lambda: tp.discover(name="local", config=host.config))
+        took_s = []
+        for _ in range(3):
+            began = time.monotonic()
+            pool.consumer("local").close()
+            took_s.append(time.monotonic() - began)
+        assert min(took_s) < 0.8, "the wait for a registry is a second"
+
+
+def test_streams_are_found_in_one_order(here: tp.Pool, there: tp.Pool, asking: Config) -> None:
+    with contextlib.ExitStack() as producers:
+        for number in range(3):
+            for pool in (there, here):
+                producers.enter_context(pool.producer(f"in-order-{number}", dtype="uint8", shape=(4,)))
+
+        def found() -> list[tuple[str, str, int]]:
+            streams = [each for each in tp.discover(config=asking) if each.name.startswith("in-order")]
+            return [(each.host, each.driver_instance_id, each.stream_id) for each in streams]
+
+        order = wait_until(lambda: each if len(each := found()) == 6 else None)
+        assert order == sorted(order)
 
 
 @pytest.mark.req("DSC-9-2")

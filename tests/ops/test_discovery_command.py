@@ -68,6 +68,82 @@ def test_nobody_answers(registered: tuple[Cluster, Path], tmp_path: Path, tpool:
     assert "tpool up" in outcome.err
 
 
+def test_a_registry_is_asked_with_its_own_configuration(tmp_path: Path, tpool: Callable[..., Any]) -> None:
+    """On a host without SHM driver; nobody is missed who need not be there."""
+    feed, queries = free_endpoints(2)
+    registry = tmp_path / "registry.toml"
+    registry.write_text(
+        f'[discovery]\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.sources]]\nchannel = "aeron:udp?endpoint={feed}"\n'
+    )
+    with Cluster(driver=False) as host:
+        running = host.start("discovery", "run", f"--config={registry}", "--format=jsonl")
+        running.read_line()
+        outcome = tpool("discover", f"--config={registry}", f"--aeron-dir={host.aeron_dir}", "--format=json")
+        assert (json.loads(outcome.out), outcome.err) == ([], "")
+        assert outcome.code == exit_codes.PROBLEMS
+        running.terminate()
+
+
+@pytest.fixture
+def overfull(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
+    """A host whose driver answers, beside a registry that can't tell of more than one stream."""
+    feed, queries = free_endpoints(2)
+    registry, driver = tmp_path / "overfull.toml", tmp_path / "asks-both.toml"
+    registry.write_text(
+        f'[discovery]\nmax_results = 1\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.sources]]\nchannel = "aeron:udp?endpoint={feed}"\n'
+    )
+    driver.write_text(
+        f'[[discovery.providers]]\nchannel = "aeron:udp?endpoint={queries}"\n'
+        f'[[discovery.registries]]\nchannel = "aeron:udp?endpoint={feed}"\nstream_id = 7001\n'
+    )
+    settings = {"driver.announce_interval_ms": PERIOD_MS, "discovery.host": "lab-b"}
+    with Cluster(settings, driver=False) as host:
+        running = host.start("discovery", "run", f"--config={registry}", "--format=jsonl")
+        running.read_line()
+        host.start_driver(f"--config={driver}")
+        yield host, driver
+        running.terminate()
+
+
+def test_a_provider_that_fails_is_named(overfull: tuple[Cluster, Path], tpool: Callable[..., Any]) -> None:
+    host, file = overfull
+    where = (f"--config={file}", f"--aeron-dir={host.aeron_dir}", "--format=json")
+    with (
+        host.connect() as pool,
+        pool.producer("one", dtype="uint8", shape=(4,)),
+        pool.producer("two", dtype="uint8", shape=(4,)),
+    ):
+        outcome = wait_until(lambda: refused(tpool("discover", *where)), timeout_s=30)
+        assert sorted(stream["name"] for stream in json.loads(outcome.out)) == ["one", "two"]
+        assert "more than 1 streams match" in outcome.err
+        assert outcome.code == exit_codes.PROBLEMS
+
+
+def refused(outcome: Any) -> Any:
+    return outcome if "says:" in outcome.err else None
+
+
+def test_a_provider_that_is_silent_is_named(
+    registered: tuple[Cluster, Path], tmp_path: Path, tpool: Callable[..., Any]
+) -> None:
+    host, client = registered
+    (nobody,) = free_endpoints(1)
+    file = tmp_path / "silent.toml"
+    file.write_text(f'{client.read_text()}[[discovery.providers]]\nchannel = "aeron:udp?endpoint={nobody}"\n')
+    where = (f"--config={file}", f"--aeron-dir={host.aeron_dir}", "--format=json", "--timeout=0.5")
+    with host.connect() as pool, pool.producer("seen", dtype="uint8", shape=(4,)):
+        outcome = wait_until(lambda: listing(tpool("discover", "--name=seen", *where)), timeout_s=30)
+        assert [stream["name"] for stream in json.loads(outcome.out)] == ["seen"]
+        assert f"{nobody}, stream 7000, does not answer" in outcome.err
+        assert outcome.code == exit_codes.OK
+
+
+def listing(outcome: Any) -> Any:
+    return outcome if outcome.code == exit_codes.OK else None
+
+
 def test_a_registry_without_sources_says_what_it_needs(
     registered: tuple[Cluster, Path], tpool: Callable[..., Any]
 ) -> None:

@@ -216,6 +216,11 @@ class ReceiveLane(Closing):
         return None if self._producer is None else self._producer.stream_id
 
     @property
+    def producer_id(self) -> int | None:
+        """Its producer of the local stream, as the driver knows it; None before there is one."""
+        return None if self._producer is None else self._producer.client_id
+
+    @property
     def epoch(self) -> int | None:
         """The present epoch of the local stream; None while frames would find no ring."""
         return None if self._producer is None or self._ring is None else self._producer.epoch

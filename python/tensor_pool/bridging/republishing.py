@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tensor_pool import wire
 from tensor_pool.bridging.forwarding import METADATA, Listening
+from tensor_pool.datatypes import MAX_DIMS
+from tensor_pool.pool.summary import parse_summary
 from tensor_pool.wire.messages import (
     DataSourceAnnounce,
     FrameProgress,
     QosConsumer,
     QosProducer,
+    ResolveStream,
+    Role,
     ShmPoolAnnounce,
 )
 
@@ -54,6 +59,9 @@ class Republisher:
             for lane in lanes
             if lane.route.forwards_progress or lane.route.forwards_qos
         }
+        self._driver = ports.publication(streams.control_channel, streams.control_stream_id)
+        self._described: dict[int, tuple[int, str]] = {}
+        """What the driver was told of the frames of each lane, and as which producer."""
         self.republished: Counter[str] = Counter()
         """Messages, by kind."""
         self.dropped: Counter[str] = Counter()
@@ -115,10 +123,34 @@ class Republisher:
         if stream_id is None or epoch is None:
             self.dropped["no_local_stream"] += 1
             return
-        changes = {"epoch": epoch} if isinstance(message, DataSourceAnnounce) else {}
+        changes: dict[str, Any] = {}
+        if isinstance(message, DataSourceAnnounce):
+            # One name for all who look: the driver knows the stream by that of the mapping.
+            changes = {"epoch": epoch, "name": lane.route.mapping.name or message.name}
+            self._describe(message.summary, lane)
         local = msgspec.structs.replace(message, stream_id=stream_id, **changes)
         self._metadata.offer(wire.encode(local))
         self.republished[type(message).__name__] += 1
+
+    def _describe(self, text: str, lane: ReceiveLane) -> None:
+        """Tells the driver what the frames are like: nobody could when the lane attached."""
+        summary, producer_id = parse_summary(text), lane.producer_id
+        if summary is None or producer_id is None:
+            return
+        if self._described.get(lane.route.wire_stream_id) == (producer_id, text):
+            return
+        request = ResolveStream(
+            correlation_id=secrets.randbits(63),
+            client_id=producer_id,
+            stream_id=lane.stream_id,
+            role=Role.PRODUCER,
+            dtype=summary.dtype,
+            major_order=summary.order,
+            ndims=len(summary.shape),
+            dims=(*summary.shape, *(0,) * (MAX_DIMS - len(summary.shape))),
+        )
+        if self._driver.offer(wire.encode(request)):
+            self._described[lane.route.wire_stream_id] = (producer_id, text)
 
     def _lane_of(self, message: wire.Message) -> ReceiveLane | None:
         lane = self._lanes.get(getattr(message, "stream_id", -1))

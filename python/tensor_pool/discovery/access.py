@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tensor_pool.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,18 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     clients: tuple[tuple[int, int], ...] = ()
     names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for first, last in self.clients:
+            if not 0 <= first <= last:
+                raise ConfigError(
+                    f"a rule of access is about clients {first} to {last}", hint="[FIRST, LAST], from 0 up"
+                )
+        if not self.names and not self.tags:
+            raise ConfigError(
+                "a rule of access has neither names nor tags, and so shows nothing",
+                hint='names = ["*"] shows everything',
+            )
 
     def concerns(self, client_id: int) -> bool:
         """Whether the rule is about a client."""

@@ -86,6 +86,7 @@ class DiscoveryAgent:
         self._router.on(DiscoveryRequest, self._on_request)
         self._requests: Subscription | None = None
         self._ears: list[DriverEar] = []
+        self._asker = 0
         self._asked_since_log = 0
         self._log_due_ns = 0
 
@@ -135,7 +136,8 @@ class DiscoveryAgent:
         self._ports.close()
         self.counters.close()
 
-    def _on_message(self, data: bytes, _header: Header) -> None:
+    def _on_message(self, data: bytes, header: Header) -> None:
+        self._asker = header.session_id
         self._router.dispatch(data)
 
     def _on_request(self, request: DiscoveryRequest) -> None:
@@ -144,6 +146,7 @@ class DiscoveryAgent:
             request,
             lambda max_bytes: self._desk.answer(request, now_ns=now_ns, max_bytes=max_bytes),
             now_ns=now_ns,
+            asker=self._asker,
         )
         if reason is not None:
             self._drop(reason)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tensor_pool.channels import Channel, Endpoint
-from tensor_pool.config.kinds import ALLOWED, CHECK, Milliseconds, doc
+from tensor_pool.config.kinds import ALLOWED, CHECK, Milliseconds, StreamId, doc
 from tensor_pool.config.sections import Section
 from tensor_pool.discovery.access import AccessRule  # noqa: TC001 - the type of a key
 from tensor_pool.errors import ConfigError
@@ -23,12 +23,14 @@ __all__ = [
     "DiscoverySection",
     "DriverSource",
     "Provider",
+    "registry_endpoint",
     "requests_endpoint",
 ]
 
 REQUEST_STREAM_ID: Final = 7000
 DEFAULT_MAX_RESULTS: Final = 1_000
 FEED_STREAM_ID: Final = 7001
+_REGISTRY_CHANNEL: Final = "aeron:ipc"
 
 
 def _check_optional_channel(text: str) -> None:
@@ -42,13 +44,22 @@ OptionalChannel = Annotated[
 OptionalId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
+def _check_needed_channel(text: str, whose: str) -> None:
+    if not text:
+        raise ConfigError(f"{whose} has an empty channel", hint="an Aeron channel")
+    Channel.parse(text)
+
+
 class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Somebody who can be asked: a driver's embedded provider or a registry."""
 
     channel: str
     """Channel of requests."""
-    stream_id: OptionalId = REQUEST_STREAM_ID
+    stream_id: StreamId = REQUEST_STREAM_ID
     """Stream id of requests."""
+
+    def __post_init__(self) -> None:
+        _check_needed_channel(self.channel, "a provider")
 
 
 class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +72,7 @@ class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     channel: str
     """Channel of pool announces."""
-    stream_id: OptionalId = FEED_STREAM_ID
+    stream_id: StreamId = FEED_STREAM_ID
     """Stream id of pool announces."""
     metadata_channel: str = ""
     """Channel of names and attributes; empty: that of the announces."""
@@ -82,7 +93,8 @@ class DriverSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.instance_id)
 
     def __post_init__(self) -> None:
-        for channel in (self.channel, self.metadata_channel, self.control_channel):
+        _check_needed_channel(self.channel, "a source")
+        for channel in (self.metadata_channel, self.control_channel):
             _check_optional_channel(channel)
         if self.instance_id and not (self.control_channel and self.control_stream_id):
             raise ConfigError(
@@ -117,6 +129,11 @@ class DiscoverySection(Section, frozen=True):
         ),
         doc("What this host is called in answers that others get. Empty: its host name."),
     ] = ""
+    client_id: Annotated[
+        int,
+        Meta(ge=0, le=2**32 - 1),
+        doc("What clients call themselves when they ask; rules of access go by it. 0: they don't say."),
+    ] = 0
     providers: Annotated[
         tuple[Provider, ...],
         Meta(max_length=64, extra={ALLOWED: "tables [[discovery.providers]] with channel and stream_id"}),
@@ -166,6 +183,23 @@ class DiscoverySection(Section, frozen=True):
         ),
     ] = False
 
+    def __post_init__(self) -> None:
+        heard = set()
+        for source in self.sources:
+            parsed = Channel.parse(source.channel)
+            where = (
+                parsed.media,
+                parsed.params.get("endpoint"),
+                parsed.params.get("control"),
+                source.stream_id,
+            )
+            if where in heard:
+                raise ConfigError(
+                    f"discovery.sources has {source.channel} with stream {source.stream_id} twice",
+                    hint="one table for each place; drivers that say who they are may share it",
+                )
+            heard.add(where)
+
     @property
     def expiry_ns(self) -> int:
         """How long an entry lives without an announce [DSC-6.2-2]."""
@@ -194,3 +228,13 @@ def requests_endpoint(config: Config) -> Endpoint:
     return Endpoint(
         section.channel or streams.control_channel, section.stream_id or streams.control_stream_id
     )
+
+
+def registry_endpoint(section: DiscoverySection) -> Endpoint:
+    """Where a registry of this configuration is asked (decision K4).
+
+    Example:
+        >>> registry_endpoint(DiscoverySection())
+        Endpoint(channel='aeron:ipc', stream_id=7000)
+    """
+    return Endpoint(section.channel or _REGISTRY_CHANNEL, section.stream_id or REQUEST_STREAM_ID)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.discovery.authority import Authority
@@ -26,6 +27,7 @@ HEARD: Final = (
     m.ShmDriverShutdown,
     m.DriverAnnounce,
 )
+_LOG: Final = logging.getLogger(__name__)
 _POLL_LIMIT: Final = 256
 _MAX_SESSIONS: Final = 4_096
 
@@ -58,6 +60,8 @@ class DriverEar:
         self._counters = counters
         self._clock = clock
         self._speakers: dict[int, Authority] = {}
+        self._last_session: dict[str, int] = {}
+        self._clashing: set[str] = set()
         self._session_id = 0
         self._router = Router(on_malformed=lambda _: self._count("malformed"))
         self._router.on(m.ShmPoolAnnounce, self._on_pool_announce)
@@ -112,10 +116,34 @@ class DriverEar:
         if self._authority is not None or not driver.instance_id:
             return
         if self._session_id not in self._speakers and len(self._speakers) >= _MAX_SESSIONS:
-            self._speakers.pop(next(iter(self._speakers)))  # comes back with its next word
+            self._forget_oldest()
+        self._look_for_clash(driver)
         self._speakers[self._session_id] = Authority(
             driver.instance_id, driver.control_channel, driver.control_stream_id, driver.host
         )
+
+    def _look_for_clash(self, driver: m.DriverAnnounce) -> None:
+        """Two drivers of one name speak in turns; one that started again is silent where it spoke before."""
+        name = driver.instance_id
+        last = self._last_session.get(name, self._session_id)
+        self._last_session[name] = self._session_id
+        before = self._speakers.get(self._session_id)
+        if last == self._session_id or before is None or before.instance_id != name:
+            return
+        self._count("same_name")
+        if name not in self._clashing:
+            self._clashing.add(name)
+            _LOG.warning(
+                "two drivers are called %s (one on host %s): their streams hide each other; "
+                "give each a discovery.host or a driver.instance_id of its own",
+                name,
+                driver.host or "?",
+            )
+
+    def _forget_oldest(self) -> None:
+        forgotten = self._speakers.pop(next(iter(self._speakers)))  # comes back with its next word
+        self._last_session.pop(forgotten.instance_id, None)
+        self._clashing.discard(forgotten.instance_id)
 
     def _count(self, reason: Refused | None) -> None:
         if reason is not None:

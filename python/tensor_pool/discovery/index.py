@@ -120,8 +120,16 @@ class StreamIndex:
         return len(old)
 
     def streams(self, *, now_ns: int) -> Iterator[KnownStream]:
-        """The streams that are there now, in the order in which they came."""
-        return (entry for entry in self._entries.values() if not self._is_expired(entry, now_ns))
+        """The streams that are there now, in the order in which they came.
+
+        Drivers go on announcing the memory of a stream that nobody produces any more [DRV-8-4]. There is
+        nothing to attach to, so it is told of again when somebody produces it.
+        """
+        return (
+            entry
+            for entry in self._entries.values()
+            if entry.announce.producer_id and not self._is_expired(entry, now_ns)
+        )
 
     def _is_expired(self, entry: KnownStream, now_ns: int) -> bool:
         return now_ns - entry.heard_ns >= self._expiry_ns

@@ -10,7 +10,9 @@ import msgspec
 
 from tensor_pool.channels import Channel
 from tensor_pool.closing import Closing
+from tensor_pool.discovery.openings import OpeningBudget
 from tensor_pool.errors import ChannelError
+from tensor_pool.pool.discovering import RESPONSE_STREAM_ID
 from tensor_pool.transport import OfferResult
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ _TERM_LENGTH: Final = "4m"
 """Of the logs of answers, whatever a request asks for (decision K6): an answer may have an eighth of it."""
 _WHERE: Final = ("endpoint", "interface", "control")
 """The parameters of a channel that say where it leads; no other is taken from a stranger."""
+_USUAL: Final = (f"aeron:ipc?term-length={_TERM_LENGTH}", RESPONSE_STREAM_ID)
+"""Where this host's clients listen: one endpoint for all of them, so that none has to ask for it twice."""
 
 
 class _Answer(NamedTuple):
@@ -58,7 +62,7 @@ class ResponsePorts(Closing):
     """Publications to those who ask.
 
     An endpoint that nobody listens to costs a log for two seconds and nobody's time: a few answers wait in
-    memory, and the rest of the work goes on.
+    memory, and the rest of the work goes on. Opening one costs time, so nobody may name new ones without end.
 
     Args:
         client: Aeron, or what stands for it.
@@ -89,25 +93,29 @@ class ResponsePorts(Closing):
         self._on_unsent = on_unsent
         self._ports: OrderedDict[tuple[str, int], _Port] = OrderedDict()
         self._refused: OrderedDict[str, int] = OrderedDict()
+        self._budget = OpeningBudget()
 
     def __len__(self) -> int:
         return len(self._ports)
 
-    def send(self, request: DiscoveryRequest, make: Callable[[int], bytes], *, now_ns: int) -> Refused | None:
+    def send(
+        self, request: DiscoveryRequest, make: Callable[[int], bytes], *, now_ns: int, asker: int = 0
+    ) -> Refused | None:
         """Sends an answer, or keeps it for a moment; says why if it can't be sent at all.
 
         Args:
             request: What is answered; names a channel and a stream.
             make: Makes the answer, given how many bytes it may have.
             now_ns: The time.
+            asker: The session that the request came over.
         """
         asked = Channel.parse(request.response_channel)
         if not self._resolves_names and not is_numeric(asked):
             return "response_host_name"
         key = (response_channel(asked), request.response_stream_id)
-        port = self._ports.get(key) or self._open(*key, now_ns)
-        if port is None:
-            return "bad_response_channel"
+        port = self._ports.get(key) or self._open(*key, asker, now_ns)
+        if isinstance(port, str):
+            return port
         self._ports.move_to_end(key)
         port.used_ns = now_ns
         if any(answer.request_id == request.request_id for answer in port.waiting):
@@ -139,9 +147,11 @@ class ResponsePorts(Closing):
             port.publication.close()
         self._ports.clear()
 
-    def _open(self, channel: str, stream_id: int, now_ns: int) -> _Port | None:
+    def _open(self, channel: str, stream_id: int, asker: int, now_ns: int) -> _Port | Refused:
         if self._refused.get(channel, now_ns) > now_ns:
-            return None
+            return "bad_response_channel"
+        if (channel, stream_id) != _USUAL and not self._budget.take(asker=asker, now_ns=now_ns):
+            return "too_many_endpoints"
         while len(self._ports) >= _MAX_PORTS:
             _, oldest = self._ports.popitem(last=False)
             for _ in oldest.waiting:
@@ -153,7 +163,7 @@ class ResponsePorts(Closing):
             self._refused[channel] = now_ns + _REFUSED_NS
             if len(self._refused) > _MAX_REFUSED:
                 self._refused.popitem(last=False)
-            return None
+            return "bad_response_channel"
         port = self._ports[channel, stream_id] = _Port(publication, now_ns)
         return port
 

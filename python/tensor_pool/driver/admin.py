@@ -136,6 +136,9 @@ class AdminHandler:
         stream.touched_ns = now.monotonic_ns
         if wish is not None:
             stream.wish(request.client_id, wish)
+            producer = self._leases.producer_of(stream.stream_id)
+            if producer is not None and producer.client_id == request.client_id and wish.shape.ndims:
+                stream.shape = wish.shape  # a bridge learns what its frames are when it has attached already
         return StreamResolved(
             correlation_id=request.correlation_id,
             client_id=request.client_id,

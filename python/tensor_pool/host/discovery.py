@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_pool.channels import Endpoint
 from tensor_pool.closing import Closing
 from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
-from tensor_pool.discovery.config import REQUEST_STREAM_ID, DiscoverySection
+from tensor_pool.discovery.config import DiscoverySection, registry_endpoint
 from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured
-from tensor_pool.host.neighbours import providers
+from tensor_pool.host.neighbours import optional_providers, providers
 from tensor_pool.pool.discovering import DiscoveryClient
 from tensor_pool.pool.pool import no_driver_error
 from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.discovery.config import DriverSource
-    from tensor_pool.pool.discovering import FoundStream
+    from tensor_pool.pool.discovering import FoundStream, Search
 
 __all__ = ["Registry", "Searching", "discover"]
 
-_REGISTRY_CHANNEL: Final = "aeron:ipc"
+_LOG: Final = logging.getLogger(__name__)
 _LONGEST_NAP_S: Final = 0.1
 
 
@@ -49,7 +50,7 @@ def discover(
     """Finds streams on this host and on those that the configured registries know.
 
     What is found is advice: attach to it with `tensor_pool.connect`; a stream of another host
-    (`FoundStream.host`) needs a bridge first.
+    (`FoundStream.host`) needs a bridge first. The log warns of providers that don't answer, or can't.
 
     Args:
         name: The stream's name, exactly.
@@ -95,11 +96,30 @@ class Searching(Closing):
                 client = opening.enter_context(host_aeron.connect(config.aeron, name="discover"))
             except NoMediaDriverError as e:
                 raise no_driver_error(self._aeron_dir) from e
-            self._client = opening.enter_context(DiscoveryClient(client, providers(config)))
+            self._client = opening.enter_context(
+                DiscoveryClient(
+                    client,
+                    providers(config),
+                    optional=optional_providers(config),
+                    client_id=config[DiscoverySection].client_id,
+                )
+            )
             self._own = opening.pop_all()
 
     def find(self, *, timeout_s: float = 1.0, **filters: Any) -> list[FoundStream]:
-        """What matches now; filters are those of `DiscoveryClient.ask`.
+        """What matches now; filters are those of `DiscoveryClient.ask`. Warns of providers that failed.
+
+        Raises:
+            NoDriverError: Nobody answers.
+            TensorPoolError: All who answer say that they can't.
+        """
+        found = self.search(timeout_s=timeout_s, **filters)
+        for complaint in found.complaints:
+            _LOG.warning("there may be more streams: %s", complaint)
+        return list(found.streams)
+
+    def search(self, *, timeout_s: float = 1.0, **filters: Any) -> Search:
+        """The same, with what providers say that failed instead of warnings.
 
         Raises:
             NoDriverError: Nobody answers.
@@ -110,7 +130,7 @@ class Searching(Closing):
             raise no_driver_error(self._aeron_dir)
         if len(found.errors) == found.answered:
             raise TensorPoolError(found.errors[0], hint="ask for a name or a tag")
-        return list(found.streams)
+        return found
 
     def close(self) -> None:
         """Ends the connection. May be called again."""
@@ -147,7 +167,7 @@ class Registry(Closing):
                 "the registry has nobody to listen to",
                 hint="a table [[discovery.sources]] with the channel where drivers tell of their streams",
             )
-        self.requests = Endpoint(section.channel or _REGISTRY_CHANNEL, section.stream_id or REQUEST_STREAM_ID)
+        self.requests = registry_endpoint(section)
         with contextlib.ExitStack() as opening:
             client = opening.enter_context(
                 AeronClient.connect(

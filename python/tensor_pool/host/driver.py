@@ -13,6 +13,7 @@ from tensor_pool.discovery.feed import RegistryFeed
 from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.driver import Driver, DriverSection
 from tensor_pool.host.driver_service import DriverServiceAgent
+from tensor_pool.host.naming import driver_name
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
@@ -72,7 +73,7 @@ def _own_driver(config: Config, driver: DriverAgent) -> HeardDriver:
         announces=Endpoint(streams.announce_channel, streams.announce_stream_id),
         metadata=Endpoint(streams.metadata_channel, streams.metadata_stream_id),
         authority=Authority(
-            config[DriverSection].instance_id or host,  # the host's one driver has no name of its own
+            driver_name(config),
             streams.control_channel,
             streams.control_stream_id,
             host,

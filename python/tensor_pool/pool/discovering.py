@@ -24,7 +24,7 @@ from tensor_pool.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tensor_pool.pool.pool import Pool
     from tensor_pool.transport import AeronClient, AeronPublication, AeronSubscription, Header
@@ -40,6 +40,8 @@ _FIRST_REPEAT_S: Final = 0.025
 _REPEAT_S: Final = 0.1
 """A question is asked again while there is no answer, soon at first: streams that were opened for it take
 their time, and an answer that waits for one goes out with the next question."""
+_OPTIONAL_S: Final = 0.25
+"""How long to wait for providers that need not be there, when all others have answered."""
 _LOOK_S: Final = 0.000_5
 _SLOT_BYTES: Final = 256
 _MAX_DIMS: Final = 8
@@ -50,6 +52,9 @@ class ProviderAddress(NamedTuple):
 
     channel: str
     stream_id: int
+
+    def __str__(self) -> str:
+        return f"the provider at {self.channel}, stream {self.stream_id},"
 
 
 class FoundStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,20 +151,36 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking."""
 
     streams: tuple[FoundStream, ...]
-    """What matched, of each driver and stream the newest epoch."""
+    """What matched, of each driver and stream the newest epoch; by host, driver and stream id."""
     answered: int
     """Providers that answered."""
     errors: tuple[str, ...] = ()
     """What providers said that could not answer."""
+    silent: tuple[ProviderAddress, ...] = ()
+    """Providers that did not answer in time."""
     unusable: int = 0
     """Results that nobody could use."""
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Why there may be more than was found, one text for each provider that failed."""
+        silent = (f"{provider} does not answer" for provider in self.silent)
+        return (*self.errors, *silent)
 
 
 class _Asking:
     """The answers to one question."""
 
-    def __init__(self, request_ids: Iterable[int]) -> None:
-        self.open = set(request_ids)
+    def __init__(
+        self,
+        asked: Mapping[int, ProviderAddress],
+        is_enough: Callable[[FoundStream], bool],
+        optional: Collection[ProviderAddress],
+    ) -> None:
+        self.open = dict(asked)
+        self._optional = optional
+        self.has_enough = False
+        self._is_enough = is_enough
         self._found: dict[tuple[str, int], FoundStream] = {}
         self._errors: list[str] = []
         self._answered = 0
@@ -168,10 +189,10 @@ class _Asking:
     def on_response(self, response: DiscoveryResponse) -> None:
         if response.request_id not in self.open:
             return  # somebody else's, or a second answer [DSC-5.2-2]
-        self.open.remove(response.request_id)
+        provider = self.open.pop(response.request_id)
         self._answered += 1
         if response.status is DiscoveryStatus.ERROR:
-            self._errors.append(response.error_message or "the provider failed")
+            self._errors.append(f"{provider} says: {response.error_message or 'it failed'}")
         if response.status is not DiscoveryStatus.OK:
             return  # whatever results it has [DSC-5.2-23]
         for result in response.results:
@@ -183,13 +204,26 @@ class _Asking:
             known = self._found.get(key)
             if known is None or stream.epoch > known.epoch:
                 self._found[key] = stream
+                self.has_enough |= self._is_enough(stream)
+
+    @property
+    def missing(self) -> tuple[ProviderAddress, ...]:
+        """Those that should have answered and have not."""
+        return tuple(provider for provider in self.open.values() if provider not in self._optional)
 
     @property
     def search(self) -> Search:
         return Search(
-            streams=tuple(self._found.values()),
+            # In an order that stays, whoever answered first.
+            streams=tuple(
+                sorted(
+                    self._found.values(),
+                    key=lambda each: (each.host, each.driver_instance_id, each.stream_id),
+                )
+            ),
             answered=self._answered,
             errors=tuple(self._errors),
+            silent=self.missing,
             unusable=self._unusable,
         )
 
@@ -200,6 +234,7 @@ class DiscoveryClient(Closing):
     Args:
         client: A connection to this host's media driver; stays open.
         providers: Whom to ask.
+        optional: Those of them that need not be there: they are waited for a moment, and never missed.
         client_id: What this client calls itself.
 
     Raises:
@@ -207,11 +242,17 @@ class DiscoveryClient(Closing):
     """
 
     def __init__(
-        self, client: AeronClient, providers: Sequence[ProviderAddress], *, client_id: int = 0
+        self,
+        client: AeronClient,
+        providers: Sequence[ProviderAddress],
+        *,
+        optional: Collection[ProviderAddress] = (),
+        client_id: int = 0,
     ) -> None:
         self._client_id = client_id
+        self._optional = frozenset(optional)
         self._own = contextlib.ExitStack()
-        self._lines: list[tuple[AeronPublication, str]] = []
+        self._lines: list[tuple[AeronPublication, str, ProviderAddress]] = []
         self._ears: dict[str, AeronSubscription] = {}
         self._asking: _Asking | None = None
         self._router = Router()
@@ -224,7 +265,7 @@ class DiscoveryClient(Closing):
                         client.add_subscription(back, RESPONSE_STREAM_ID)
                     )
                 line = self._own.enter_context(client.add_publication(*provider))
-                self._lines.append((line, back))
+                self._lines.append((line, back, provider))
             self._own = self._own.pop_all()
 
     def ask(
@@ -236,10 +277,12 @@ class DiscoveryClient(Closing):
         producer_id: int | None = None,
         data_source_id: int | None = None,
         timeout_s: float = 1.0,
+        is_enough: Callable[[FoundStream], bool] = lambda _: False,
     ) -> Search:
         """Asks for the streams that pass all filters, and waits until all providers have answered.
 
-        Providers that don't answer in time are left out; `Search.answered` tells.
+        A stream that is enough ends the wait: what others would say does not matter then.
+        Providers that don't answer in time are left out; `Search.silent` names them.
         """
         requests = [
             DiscoveryRequest(
@@ -253,15 +296,25 @@ class DiscoveryClient(Closing):
                 response_channel=back,
                 data_source_name=name,
             )
-            for _, back in self._lines
+            for _, back, _ in self._lines
         ]
-        asking = self._asking = _Asking(request.request_id for request in requests)
+        asking = self._asking = _Asking(
+            {
+                request.request_id: provider
+                for request, (_, _, provider) in zip(requests, self._lines, strict=True)
+            },
+            is_enough,
+            self._optional,
+        )
         now = time.monotonic()
+        optional_until = now + _OPTIONAL_S
         deadline, repeat_at, repeat_s = now + timeout_s, now, _FIRST_REPEAT_S
-        while asking.open and now < deadline:
+        while asking.open and not asking.has_enough and now < deadline:
+            if now >= optional_until and not asking.missing:
+                break
             if now >= repeat_at:
                 repeat_at, repeat_s = now + repeat_s, min(2 * repeat_s, _REPEAT_S)
-                for (line, _), request in zip(self._lines, requests, strict=True):
+                for (line, _, _), request in zip(self._lines, requests, strict=True):
                     if request.request_id in asking.open:
                         line.offer(encode(request))
             if not sum(ear.poll(self._on_message) for ear in self._ears.values()):

@@ -111,6 +111,12 @@ class Producer(_native.FrameSender, Closing):
         return None if lease is None or self._session.writer is None else lease.epoch
 
     @property
+    def client_id(self) -> int | None:
+        """What the driver knows it by; None while there is no lease."""
+        lease = self._session.attachment.lease
+        return None if lease is None else lease.client_id
+
+    @property
     def writer(self) -> _native.RingWriter | None:
         """The ring, for services that fill it themselves; None while there is no lease."""
         return self._session.writer

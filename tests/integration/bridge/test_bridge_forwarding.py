@@ -57,8 +57,26 @@ class TestMetadata:
             announce = ear.await_one(DataSourceAnnounce, stream_id=expected, meta_version=version)
             meta = ear.await_one(DataSourceMeta, stream_id=expected, meta_version=version)
             at_home = ear.await_one(DataSourceMeta, stream_id=SOURCE, meta_version=version)
-        assert (announce.name, announce.epoch) == ("camera", running.stats[1].received.epoch)
+        assert (announce.name, announce.epoch) == ("copy", running.stats[1].received.epoch)
         assert meta.attributes == at_home.attributes
+
+    def test_is_found_under_the_name_that_the_mapping_gives(
+        self, host: Cluster, out: tp.Producer, bridge: Start, pool: tp.Pool
+    ) -> None:
+        running = bridge()
+        wait_until(lambda: is_ready(running))
+        (found,) = wait_until(lambda: tp.discover(name="copy", config=host.config))
+        assert found.stream_id == DEST
+        assert [stream.name for stream in pool.streams() if stream.stream_id == DEST] == ["copy"]
+
+    def test_says_what_the_frames_are_like(self, out: tp.Producer, bridge: Start, pool: tp.Pool) -> None:
+        running = bridge()
+        wait_until(lambda: is_ready(running))
+
+        def listed() -> list[tuple[str, tuple[int, ...]]]:
+            return [(each.dtype, each.shape) for each in pool.streams() if each.stream_id == DEST]
+
+        wait_until(lambda: listed() == [("uint8", (4,))])
 
     @pytest.mark.req("BRG-7.1-7")
     @pytest.mark.parametrize(

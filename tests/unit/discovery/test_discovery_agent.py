@@ -17,7 +17,13 @@ from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import decode, encode
-from tensor_pool.wire.messages import DiscoveryResponse, DiscoveryStatus, ShmDriverShutdown, ShutdownReason
+from tensor_pool.wire.messages import (
+    DiscoveryResponse,
+    DiscoveryStatus,
+    DriverAnnounce,
+    ShmDriverShutdown,
+    ShutdownReason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,6 +204,21 @@ def test_a_flood_of_endpoints_keeps_few_open(provider: Provider) -> None:
     assert provider.agent.open_ports == 0
 
 
+def test_who_names_ever_new_endpoints_is_not_followed(provider: Provider) -> None:
+    flood = [request(response_stream_id=stream_id) for stream_id in range(8_000, 8_300)]
+    provider.say(CONTROL, *flood)
+    while provider.invoker.invoke():
+        pass
+    assert provider.agent.open_ports == 8
+    assert provider.counts["queries dropped (too_many_endpoints)"] == 300 - 8
+    somebody_else = provider.bus.client().add_subscription("aeron:ipc?term-length=4m", 7777)
+    provider.ask(request(response_stream_id=7777))
+    assert len(somebody_else.receive()) == 1
+    provider.clock.advance(s=2)
+    provider.say(CONTROL, request(response_stream_id=8_400))
+    assert provider.agent.open_ports <= 3, "those that nobody listens to are closed"
+
+
 @pytest.mark.req("DSC-2.2-1", "DSC-6.1-1")
 def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> None:
     registry = Provider(bus, HeardDriver(FEED, FEED, None))
@@ -229,6 +250,31 @@ def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> No
         ("driver-2", "camera-2"),
     ]
     assert [each.tags[0].tag for each in answer.results] == ["host:host-1", "host:host-2"]
+    registry.invoker.close()
+
+
+def test_a_registry_notices_two_drivers_of_one_name(bus: MemoryBus, caplog: pytest.LogCaptureFixture) -> None:
+    registry = Provider(bus, HeardDriver(FEED, FEED, None))
+    who = DriverAnnounce(
+        timestamp_ns=1,
+        control_stream_id=1000,
+        announce_interval_ms=1_000,
+        instance_id="twin",
+        control_channel="aeron:ipc",
+        host="vm",
+    )
+    clash = "announces refused (same_name)"
+    with bus.client().add_publication(*FEED) as one, bus.client().add_publication(*FEED) as other:
+        for line in (one, one, other, other):  # one driver that starts again
+            line.offer(encode(who))
+        registry.invoker.invoke()
+        assert clash not in registry.counts
+        for line in (one, other, one):
+            line.offer(encode(who))
+        registry.invoker.invoke()
+    assert registry.counts[clash] == 3
+    assert [record.message for record in caplog.records if "two drivers are called twin" in record.message]
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     registry.invoker.close()
 
 

@@ -59,6 +59,15 @@ def test_a_stream_is_there_for_three_periods_after_its_last_announce(index: Stre
     assert (len(index), index.expire(4 * SECOND), len(index)) == (1, 1, 0)
 
 
+def test_a_stream_that_nobody_produces_is_not_told_of(index: StreamIndex) -> None:
+    index.on_pool_announce(LAB, announce(epoch=5), now_ns=0)
+    index.on_pool_announce(LAB, announce(epoch=6, producer_id=0), now_ns=1)
+    assert not known(index, 1)
+    assert index.on_pool_announce(LAB, announce(epoch=5), now_ns=2) == "old_epoch"
+    index.on_pool_announce(LAB, announce(epoch=7, producer_id=9), now_ns=3)
+    assert [result.epoch for result in known(index, 3)] == [7]
+
+
 def test_metadata_does_not_keep_a_stream_alive(index: StreamIndex) -> None:
     index.on_pool_announce(LAB, announce(), now_ns=0)
     index.on_data_source_announce(LAB, described(), now_ns=2 * SECOND)

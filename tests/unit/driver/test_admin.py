@@ -105,6 +105,10 @@ class TestResolve:
         assert driver.resolve("lab").stream_id == 10_001
 
 
+def producer_id(driver: DriverBench) -> int:
+    return only(StreamsListed, driver.say(ListStreams(2, 9))).streams[0].producer_id or 0
+
+
 class TestGeometry:
     def geometry(self, driver: DriverBench, **fields: object) -> tuple[int | None, tuple[int, ...]]:
         stream_id = driver.resolve("camera", **fields).stream_id  # type: ignore[arg-type]
@@ -123,6 +127,30 @@ class TestGeometry:
             2,
             dims,
         )
+
+    def test_who_produces_may_say_later_what_its_frames_are(self, driver: DriverBench) -> None:
+        """A bridge attaches before it hears it."""
+        stream_id = driver.resolve("camera").stream_id or 0
+        producer = driver.attach(stream_id)
+
+        def says(client_id: int) -> Dtype:
+            driver.say(
+                ResolveStream(
+                    correlation_id=900 + client_id,
+                    client_id=client_id,
+                    stream_id=stream_id,
+                    role=Role.PRODUCER,
+                    dtype=Dtype.UINT16,
+                    major_order=MajorOrder.ROW,
+                    ndims=1,
+                    dims=(4, 0, 0, 0, 0, 0, 0, 0),
+                )
+            )
+            return only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0].dtype
+
+        assert says(producer_id(driver) + 1) is Dtype.UNKNOWN
+        assert says(producer_id(driver)) is Dtype.UINT16
+        assert producer.code is ResponseCode.OK
 
     def test_from_the_largest_frame(self, driver: DriverBench) -> None:
         assert self.geometry(driver, max_frame_bytes=5_000, nslots=16) == (16, (8192,))

@@ -54,7 +54,8 @@ def discover(
     """Find streams by name or tag, here and wherever the configured registries hear of them.
 
     Asks this host's driver and all of [[discovery.providers]]. A HOST other than this one means that a bridge
-    must carry the stream. Exit codes: 0, 1 when nothing matches, 3 when nobody answers.
+    must carry the stream. Providers that fail or are silent are named on stderr. Exit codes: 0, 1 when
+    nothing matches or a provider says that it can't answer, 3 when nobody answers.
 
     \b
     Examples:
@@ -64,14 +65,19 @@ def discover(
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.host.discovery import Searching  # noqa: PLC0415 - help needs none of it
 
-    found = 0
+    is_whole = False
+    warned: tuple[str, ...] = ()
     with Searching(config) as searching:
 
         def rows() -> list[dict[str, Any]]:
-            nonlocal found
-            streams = searching.find(timeout_s=timeout_s, **filters)
-            found = len(streams)
-            return [msgspec.structs.asdict(stream) | {"host": stream.host} for stream in streams]
+            nonlocal is_whole, warned
+            found = searching.search(timeout_s=timeout_s, **filters)
+            is_whole = bool(found.streams) and not found.errors
+            if found.complaints != warned:  # once, however long it is watched
+                warned = found.complaints
+                for complaint in warned:
+                    click.echo(f"warning: there may be more streams: {complaint}", err=True)
+            return [msgspec.structs.asdict(stream) | {"host": stream.host} for stream in found.streams]
 
         print_listing(rows, _COLUMNS, output_format, watch=watch, interval=interval, count=count)
-    ctx.exit(exit_codes.OK if found else exit_codes.PROBLEMS)
+    ctx.exit(exit_codes.OK if is_whole else exit_codes.PROBLEMS)
