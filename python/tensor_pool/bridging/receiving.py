@@ -159,6 +159,7 @@ class ReceiveLane(Closing):
         geometry: What the ring is to be like, where it is not to be like that of the source.
         choose_id: Gives a stream id from the configured range, another one at each call; None without one.
         lease_s: How long a producer that was killed keeps its stream.
+        check: Refuses a destination that was found by its name.
     """
 
     def __init__(
@@ -171,12 +172,14 @@ class ReceiveLane(Closing):
         geometry: Geometry | None,
         choose_id: Callable[[], int] | None,
         lease_s: float,
+        check: Callable[[ResolvedMapping], None],
     ) -> None:
         self.route: Final = route
         self._pool = pool
         self._receiver = receiver
         self._geometry = geometry
         self._choose_id = choose_id
+        self._check = check
         self._max_ring_bytes = section.max_ring_bytes
         self._may_move = section.on_conflict == "move"
         self._stays_s = lease_s + _AFTER_LEASE_S
@@ -333,13 +336,25 @@ class ReceiveLane(Closing):
         sizes: dict[str, Any] = {"pools": geometry.strides, "slots": geometry.nslots}
         name = self.route.mapping.name
         if self._stream_id == 0:
-            return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one
+            return self._attach_by_name(name, sizes)
         try:
             return self._pool.relay(self._stream_id, name=name, **sizes)
         except AttachRefusedError as e:
             if not self._may_move or not self._was_refused_long_enough():
                 raise
             return self._move(e, sizes)
+
+    def _attach_by_name(self, name: str, sizes: dict[str, Any]) -> Producer:
+        """The driver knows a stream of this name, or makes one: only then it shows whether it leads back."""
+        for known in self._pool.streams(name=name, ended=True):
+            self._check(self.route.with_destination(known.stream_id))
+        producer = self._pool.relay(name, **sizes)
+        try:
+            self._check(self.route.with_destination(producer.stream_id))
+        except TensorPoolError:
+            producer.close()
+            raise
+        return producer
 
     def _like_source(self, announce: ShmPoolAnnounce) -> Geometry:
         """Anybody can announce anything: no more memory is asked for than is configured."""

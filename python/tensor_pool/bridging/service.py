@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from tensor_pool.bridging.config_rules import check_found_destination
 from tensor_pool.bridging.counting import BridgeCounters
 from tensor_pool.bridging.forwarding import Forwarder
 from tensor_pool.bridging.ports import Ports
@@ -139,6 +140,7 @@ class Bridge(Closing):
                     geometry=None if profile is None else profile.geometry,
                     choose_id=choose_id,
                     lease_s=self._lease_s,
+                    check=partial(check_found_destination, self._section.resolved_mappings),
                 )
                 self._receivers.append(opening.enter_context(lane))
 

@@ -167,6 +167,26 @@ def test_without_range_the_name_chooses_also_one_that_is_waited_for(pool, out, b
     publish_until(out, inp, 3)
 
 
+@pytest.mark.req("BRG-2.3-3")
+def test_a_name_that_leads_back_to_the_source_is_refused(pool, bridge, settings) -> None:
+    with pool.producer("round-and-round", dtype="uint8", shape=(100,)) as out:
+        stream_id = out.stream_id
+        settings["bridge.mappings"] = [{"source_stream_id": stream_id, "name": "round-and-round"}]
+        running = bridge()
+        wait_until(lambda: "back to itself" in (running.stats[-1].error or ""))
+    wait_until(lambda: pool.streams(name="round-and-round")[0].producer_id is None)
+    left = pool.streams(name="round-and-round")[0].epoch
+    (lane,) = running._bridge._receivers
+    for _ in range(2):  # attempts, now that nobody else has the stream
+        before = lane._retry_at
+        wait_until(lambda before=before: lane._retry_at != before)
+    assert pool.streams(name="round-and-round")[0].epoch == left
+    readings = [reading.error for reading in read_bridges(pool.aeron_dir) if reading.instance_id == "test"]
+    assert any(f"stream {stream_id} of this host" in error for error in readings)
+    assert running.stats[-1].received.stream_id is None
+    pool.producer("round-and-round", dtype="uint8", shape=(100,)).close()
+
+
 def test_a_sender_without_receiver_drops_and_holds_nobody_up(out, bridge) -> None:
     running = bridge(role="sender")
     assert [mapping.received for mapping in running.stats] == [None]
