@@ -193,6 +193,8 @@ class ReceiveLane(Closing):
         self._ring: _native.RingWriter | None = None
         self._stream_id = route.dest_stream_id
         self._numbers = OutrunNumbers(_OUTRUN_S)
+        self._too_long = 0
+        """Frames that fitted into no slot, as far as that was told."""
         self._retry_at = self._look_at = 0.0
         self._error: str | None = None
         self._section = section
@@ -294,7 +296,7 @@ class ReceiveLane(Closing):
             try:
                 self._follow_source()
                 self._follow_ring()
-                self._follow_numbers()
+                self._follow_counts()
             except TensorPoolError as e:
                 self._on_error(e)
         self._let_go()
@@ -394,13 +396,22 @@ class ReceiveLane(Closing):
         assert self._choose_id is not None, "the configuration has a range"
         return self._choose_id()
 
-    def _follow_numbers(self) -> None:
-        """Begins another epoch where the ring is ahead of its source."""
+    def _follow_counts(self) -> None:
+        """Begins another epoch where the ring is ahead of its source; tells of frames that can never come."""
         now_s = time.monotonic()
         if self._producer is None or now_s < self._look_at:
             return
         self._look_at = now_s + _OUTRUN_LOOK_S
         stats = self.stats
+        too_long = stats.frames_lost.get("payload_too_long", 0)
+        if too_long > self._too_long:
+            _LOG.warning(
+                "%d frames of stream %s are longer than a slot here, or at the source, or than "
+                "bridge.max_payload_bytes: a larger profile helps, or none",
+                too_long - self._too_long,
+                self.route,
+            )
+            self._too_long = too_long
         begun = stats.frames + stats.in_flight + sum(stats.frames_lost.values())
         if self._numbers.are_outrun(begun=begun, late=stats.chunks_unused.get("late", 0), now_s=now_s):
             _LOG.warning("frames of stream %s are numbered below those before: begins anew", self.route)
