@@ -174,15 +174,15 @@ def test_a_name_that_leads_back_to_the_source_is_refused(pool, bridge, settings)
         settings["bridge.mappings"] = [{"source_stream_id": stream_id, "name": "round-and-round"}]
         running = bridge()
         wait_until(lambda: "back to itself" in (running.stats[-1].error or ""))
+        (lane,) = running._bridge._receivers
+        refused_s = lane._retry_at
+        wait_until(lambda: lane._retry_at != refused_s)  # once more
+        found = [each.error for each in read_bridges(pool.aeron_dir) if each.instance_id == "test"]
+        assert any(f"stream {stream_id} of this host" in error for error in found)
     wait_until(lambda: pool.streams(name="round-and-round")[0].producer_id is None)
     left = pool.streams(name="round-and-round")[0].epoch
-    (lane,) = running._bridge._receivers
-    for _ in range(2):  # attempts, now that nobody else has the stream
-        before = lane._retry_at
-        wait_until(lambda before=before: lane._retry_at != before)
-    assert pool.streams(name="round-and-round")[0].epoch == left
-    readings = [reading.error for reading in read_bridges(pool.aeron_dir) if reading.instance_id == "test"]
-    assert any(f"stream {stream_id} of this host" in error for error in readings)
+    wait_until(lambda: "no producer" in (running.stats[-1].error or ""))
+    assert pool.streams(name="round-and-round")[0].epoch == left, "nobody took it"
     assert running.stats[-1].received.stream_id is None
     pool.producer("round-and-round", dtype="uint8", shape=(100,)).close()
 
