@@ -6,6 +6,7 @@ import contextlib
 import json
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,38 @@ def test_a_bridge_runs_until_it_is_stopped_and_shows_what_it_does(
         assert all(row["chunks_per_s"] >= 0 and row["in_flight"] == 0 for row in found.values())
     assert running.terminate() == OK
     assert json.loads(status("--format", "json").out) == []
+
+
+def test_rates_are_those_of_the_stream_however_short_the_look(
+    host: Cluster, tpool: Callable, file: Path, bridges: contextlib.ExitStack
+) -> None:
+    running = bridges.enter_context(host.start("bridge", "run", "--config", str(file), "--format", "jsonl"))
+    running.read_line()
+    settings = [f"--set={key}={value}" for key, value in host.settings.items()]
+    out = bridges.enter_context(
+        bridges.enter_context(host.connect()).producer(SOURCE, dtype="uint8", shape=(9,), slots=64)
+    )
+    stop = threading.Event()
+
+    def feed() -> None:
+        due_s = time.monotonic()
+        while not stop.wait(max(0.0, due_s - time.monotonic())):
+            out.publish(np.zeros(9, np.uint8))
+            due_s += 0.01
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    bridges.callback(feeder.join)
+    bridges.callback(stop.set)
+
+    def rates(interval: str) -> list[float | None]:
+        outcome = tpool("bridge", "status", "--interval", interval, "--format", "json", *settings)
+        return [row["frames_per_s"] for row in json.loads(outcome.out)]
+
+    wait_until(lambda: all(rates("0.1")) and len(rates("0.1")) == 2)
+    for interval in ("0.1", "0.3", "0.7"):
+        for rate in rates(interval):
+            assert rate == pytest.approx(100, rel=0.4), interval
 
 
 def test_a_tap_shows_the_chunks_of_the_mappings(tpool: Callable, host: Cluster, file: Path) -> None:
