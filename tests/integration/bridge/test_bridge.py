@@ -187,6 +187,17 @@ def test_a_name_that_leads_back_to_the_source_is_refused(pool, bridge, settings)
     pool.producer("round-and-round", dtype="uint8", shape=(100,)).close()
 
 
+def test_one_port_serves_all_purposes_with_stream_ids_apart(pool, out, bridge, settings) -> None:
+    settings["bridge.control_channel"] = settings["bridge.metadata_channel"] = settings[
+        "bridge.payload_channel"
+    ]
+    running = bridge()
+    wait_until(lambda: follows(running, out))
+    inp = pool.consumer(DEST)
+    publish_until(out, inp, 3)
+    wait_until(lambda: inp.metadata.get("gain") == 7)
+
+
 def test_an_epoch_that_begins_in_the_middle_is_no_loss(pool, out, bridge) -> None:
     bridge(role="sender")
     receiver, inp = bridge(role="receiver"), pool.consumer(DEST)
