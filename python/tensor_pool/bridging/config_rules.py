@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from tensor_pool.config import StreamsSection
     from tensor_pool.driver.config import DriverSection
 
-__all__ = ["check_beside_driver", "check_beside_streams", "check_mappings", "check_options"]
+__all__ = [
+    "check_beside_driver",
+    "check_beside_streams",
+    "check_found_destination",
+    "check_mappings",
+    "check_options",
+]
 
 _APART = "use ids apart"
 
@@ -289,6 +295,28 @@ def _check_loops(mappings: Iterable[ResolvedMapping]) -> None:
             f"the mappings lead a stream back to itself: {chain}",
             hint="give a destination an id that is the source of no other mapping",
         ) from None
+
+
+def check_found_destination(mappings: Iterable[ResolvedMapping], found: ResolvedMapping) -> None:
+    """Looks for loops again when a destination, known by its name before, has an id.
+
+    Args:
+        mappings: All of this bridge.
+        found: One of them, with the id of its destination.
+
+    Raises:
+        ConfigError: The stream would be led back to itself.
+    """
+    mappings = list(mappings)
+    dest = found.dest_stream_id
+    is_sent = any(each.sends and each.source_stream_id == dest for each in mappings)
+    if dest == found.source_stream_id and is_sent:
+        raise ConfigError(
+            f"mapping {found}: the destination {found.mapping.name!r} is stream {dest} of this host, which "
+            "this bridge sends itself: it would be led back to itself",
+            hint="give the mapping another name, or the role of the one end that this host has",
+        )
+    _check_loops([found if each.mapping == found.mapping else each for each in mappings])
 
 
 def _check_range(section: BridgeSection, mappings: Iterable[ResolvedMapping]) -> None:

@@ -186,8 +186,9 @@ class BridgeCounters:
         self._errors.close()
 
     def update(self) -> None:
-        """Writes all numbers."""
-        for place, mapping in enumerate(self._stats()):
+        """Writes all numbers, and when they were true: rates need that, as they are written now and then."""
+        found, counted_ns = self._stats(), self._now_ns()
+        for place, mapping in enumerate(found):
             if self._dests.setdefault(place, mapping.dest_stream_id) != mapping.dest_stream_id:
                 self._forget(place)  # what it wrote says another destination
                 self._dests[place] = mapping.dest_stream_id
@@ -199,7 +200,9 @@ class BridgeCounters:
                 self._set_all(place, mapping, received, _RECEIVED)
                 self._set_each(place, mapping, CounterType.BRIDGE_FRAMES_LOST, received.frames_lost)
                 self._set_each(place, mapping, CounterType.BRIDGE_CHUNKS_UNUSED, received.chunks_unused)
-            self._errors.tell(self._place(place, mapping), mapping.error)
+            where = self._place(place, mapping)
+            self._set(place, mapping, CounterType.BRIDGE_COUNTED_NS, counted_ns, where.side)
+            self._errors.tell(where, mapping.error)
 
     def _set_all(
         self, place: int, mapping: MappingStats, stats: object, kinds: dict[CounterType, str]
@@ -256,6 +259,8 @@ class MappingReading(msgspec.Struct, kw_only=True):
     """Frames that were not sent or given up, by reason."""
     unused: dict[str, int] = msgspec.field(default_factory=dict)
     """Chunks that no frame was made of, by reason."""
+    counted_ns: int = 0
+    """When all this was true, by the monotonic clock; 0 while the bridge stands still."""
     error: str = ""
     """Why it carries nothing; empty where nothing is wrong."""
     is_alive: bool = True
@@ -293,6 +298,8 @@ def read_bridges(aeron_dir: str | os.PathLike[str] | None = None) -> list[Mappin
             )
         if kind is CounterType.BRIDGE_ERROR:
             found[key].error = counter.label.partition(_SAYS)[2]
+        elif kind is CounterType.BRIDGE_COUNTED_NS:
+            found[key].counted_ns = counter.value
         elif reason:
             by_reason = found[key].unused if kind is CounterType.BRIDGE_CHUNKS_UNUSED else found[key].lost
             by_reason[reason] = counter.value
@@ -304,7 +311,7 @@ def read_bridges(aeron_dir: str | os.PathLike[str] | None = None) -> list[Mappin
 
 
 def _side(kind: CounterType, reason: str) -> str:
-    if kind is CounterType.BRIDGE_ERROR:
+    if kind in {CounterType.BRIDGE_ERROR, CounterType.BRIDGE_COUNTED_NS}:
         return reason
     return "send" if kind in _SENT or kind is CounterType.BRIDGE_FRAMES_UNSENT else "receive"
 

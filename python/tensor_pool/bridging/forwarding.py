@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool import wire
+from tensor_pool.bridging.source_life import SourceLife
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.wire.messages import (
     DataSourceAnnounce,
@@ -78,6 +80,7 @@ class Forwarder:
         streams: Where the local messages are.
         section: The bridge.
         routes: The mappings that are sent.
+        fresh_s: How long a stream counts as there after it was announced.
     """
 
     name: Final = "bridge forward"
@@ -88,12 +91,19 @@ class Forwarder:
         streams: StreamsSection,
         section: BridgeSection,
         routes: Sequence[ResolvedMapping],
+        *,
+        fresh_s: float,
     ) -> None:
         self._ports = ports
         self._listening = Listening()
         self._routes: dict[int, list[ResolvedMapping]] = defaultdict(list)
         for route in routes:  # one stream may go to several hosts
             self._routes[route.source_stream_id].append(route)
+        now_s = time.monotonic()
+        self._lives = {
+            stream_id: SourceLife(fresh_s=fresh_s, silent_s=fresh_s, now_s=now_s)
+            for stream_id in self._routes
+        }
         self.forwarded: Counter[str] = Counter()
         """Messages, by kind."""
         announces = ports.subscription(
@@ -113,6 +123,16 @@ class Forwarder:
             control = ports.subscription(channel, stream_id, [FrameProgress, QosProducer, QosConsumer])
             self._listening.add(control, self._on_control)
 
+    def source_trouble(self, stream_id: int) -> str | None:
+        """Why there is nothing to send of a stream, if that is up to whoever produces it."""
+        match self._lives[stream_id].trouble(time.monotonic()):
+            case None:
+                return None
+            case "absent":
+                return f"there is no stream {stream_id} here that somebody produces (see `tpool streams`)"
+            case _:
+                return f"stream {stream_id} has no producer any more"
+
     # --- the agent ----------------------------------------------------------------------------------------
 
     def on_start(self) -> None:
@@ -129,6 +149,9 @@ class Forwarder:
 
     def _on_announce(self, message: wire.Message) -> None:
         if isinstance(message, ShmPoolAnnounce):
+            if message.stream_id in self._lives:
+                is_produced = message.producer_id != 0
+                self._lives[message.stream_id].on_announce(produced=is_produced, now_s=time.monotonic())
             self._forward(message, [(route, route.control) for route in self._routes_of(message)])
 
     def _on_metadata(self, message: wire.Message) -> None:

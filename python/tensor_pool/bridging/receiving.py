@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tensor_pool import _native
 from tensor_pool.bridging.ring_sizes import ring_like
 from tensor_pool.bridging.source_epochs import SourceEpochs
+from tensor_pool.bridging.source_life import SourceLife
 from tensor_pool.closing import Closing
 from tensor_pool.errors import AttachRefusedError, TensorPoolError
 from tensor_pool.runtime.repeats import limit_repeats
@@ -19,14 +19,14 @@ from tensor_pool.runtime.repeats import limit_repeats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensor_pool import _native
     from tensor_pool.bridging.config import BridgeSection, ResolvedMapping
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.producer import Producer
     from tensor_pool.pool.sizing import Geometry
-    from tensor_pool.transport import AeronSubscription
     from tensor_pool.wire.messages import ShmPoolAnnounce
 
-__all__ = ["ChunkPoll", "OutrunNumbers", "ReceiveLane", "ReceivedStats"]
+__all__ = ["OutrunNumbers", "ReceiveLane", "ReceivedStats"]
 
 _LOG: Final = limit_repeats(logging.getLogger(__name__))
 _LOOK_S: Final = 0.05
@@ -35,53 +35,12 @@ _AFTER_LEASE_S: Final = 1.0
 """So long after the lease of a producer that was killed its stream is free for sure."""
 _EPOCH_FRESH_S: Final = 5.0
 """Sources announce once a second: an epoch that is silent for so long gives way to an older one."""
-_OUTRUN_LOOK_S: Final = 0.25
+_COUNTS_LOOK_S: Final = 0.25
 _OUTRUN_S: Final = 1.0
 """Chunks that are too late for so long, with no frame begun meanwhile, will never be in time."""
-_CHUNKS_A_TURN: Final = 1024
-_YIELDS: Final = 2
-_SHORTEST_PAUSE_S: Final = 0.000_1
-_LONGEST_PAUSE_S: Final = 0.001
-"""Between looks at a subscription that nothing comes from: how late a frame may be noticed."""
-
-
-class ChunkPoll(Closing):
-    """Takes chunks from one subscription for all its streams, on a thread of its own.
-
-    Args:
-        subscription: Where chunks come from.
-    """
-
-    def __init__(self, subscription: AeronSubscription) -> None:
-        self.receiver: Final = _native.ChunkReceiver(subscription.native)
-        self.error: str | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bridge receive", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it takes chunks; ends by itself only by an error."""
-        return self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self.receiver.receive(
-                    _LOOK_S,
-                    limit=_CHUNKS_A_TURN,
-                    yields=_YIELDS,
-                    shortest_pause_s=_SHORTEST_PAUSE_S,
-                    longest_pause_s=_LONGEST_PAUSE_S,
-                )
-        except TensorPoolError as e:
-            self.error = e.message
-            _LOG.error("the bridge receives no more: %s", e)
-
-    def close(self) -> None:
-        """Takes no more. May be called again."""
-        self._stop.set()
-        self._thread.join()
+_MISSED: Final = 3
+"""Nothing is heard of a source for so many times its freshness: it ended, or is out of reach for longer than
+a network takes to heal."""
 
 
 class ReceivedStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +118,8 @@ class ReceiveLane(Closing):
         geometry: What the ring is to be like, where it is not to be like that of the source.
         choose_id: Gives a stream id from the configured range, another one at each call; None without one.
         lease_s: How long a producer that was killed keeps its stream.
+        check: Refuses a destination that was found by its name.
+        fresh_s: How long a source counts as there after it was announced; a network may take some of them.
     """
 
     def __init__(
@@ -171,18 +132,24 @@ class ReceiveLane(Closing):
         geometry: Geometry | None,
         choose_id: Callable[[], int] | None,
         lease_s: float,
+        check: Callable[[ResolvedMapping], None],
+        fresh_s: float,
     ) -> None:
         self.route: Final = route
         self._pool = pool
         self._receiver = receiver
         self._geometry = geometry
         self._choose_id = choose_id
+        self._check = check
         self._max_ring_bytes = section.max_ring_bytes
         self._may_move = section.on_conflict == "move"
         self._stays_s = lease_s + _AFTER_LEASE_S
         self._refused_s: float | None = None
         """Since when the driver refuses the present destination."""
         self._epochs = SourceEpochs(_EPOCH_FRESH_S)
+        self._life = SourceLife(fresh_s=fresh_s, silent_s=_MISSED * fresh_s, now_s=time.monotonic())
+        self._begun = 0
+        """Frames of which something had come at the last look."""
         self._announced: ShmPoolAnnounce | None = None
         self._followed: ShmPoolAnnounce | None = None
         """The announce that the present ring was made for."""
@@ -190,6 +157,8 @@ class ReceiveLane(Closing):
         self._ring: _native.RingWriter | None = None
         self._stream_id = route.dest_stream_id
         self._numbers = OutrunNumbers(_OUTRUN_S)
+        self._too_long = 0
+        """Frames that fitted into no slot, as far as that was told."""
         self._retry_at = self._look_at = 0.0
         self._error: str | None = None
         self._section = section
@@ -252,6 +221,20 @@ class ReceiveLane(Closing):
             error=self._error or self._lease_trouble(),
         )
 
+    @property
+    def source_trouble(self) -> str | None:
+        """Why nothing can come at the moment, if that is up to the source."""
+        source = self.route.source_stream_id
+        match self._life.trouble(time.monotonic()):
+            case None:
+                return None
+            case "unproduced":
+                return f"stream {source} has no producer at its source any more"
+            case "absent":
+                return f"nobody has told of stream {source} yet, or of a producer of it"
+            case "silent":
+                return f"the source is silent: nothing is heard of stream {source} or its host any more"
+
     def _counts(self) -> dict[str, Any]:
         found: dict[str, Any] = self._receiver.stats(self.route.wire_stream_id) or {}
         return _added(self._former, found) if self._former else found
@@ -268,9 +251,10 @@ class ReceiveLane(Closing):
 
     def on_announce(self, announce: ShmPoolAnnounce) -> None:
         """The source told of its memory: what is older than what is known changes nothing, for a while."""
-        known = self._announced
-        if self._epochs.follows(announce.epoch, now_s=time.monotonic()):
+        known, now_s = self._announced, time.monotonic()
+        if self._epochs.follows(announce.epoch, now_s=now_s):
             self._announced = announce
+            self._life.on_announce(produced=announce.producer_id != 0, now_s=now_s)
             if known is None or announce.epoch != known.epoch:
                 self._wake.set()
             if known is not None and announce.epoch < known.epoch:
@@ -296,18 +280,33 @@ class ReceiveLane(Closing):
             try:
                 self._follow_source()
                 self._follow_ring()
-                self._follow_numbers()
+                self._follow_counts()
             except TensorPoolError as e:
                 self._on_error(e)
         self._let_go()
 
     def _follow_source(self) -> None:
         announce, followed = self._announced, self._followed
-        if announce is None or time.monotonic() < self._retry_at:
+        if announce is None:
+            return
+        if self._life.trouble(time.monotonic()) is not None:
+            self._end()
             return
         if followed is not None and self._producer is not None and announce.epoch == followed.epoch:
             return
+        if announce.producer_id == 0:
+            self._stand_by(announce)
+            return
+        if time.monotonic() < self._retry_at:
+            return
         self._let_go()  # frames of two epochs of the source never share one of ours (decision R7)
+        self._tell_receiver(announce)
+        self._producer = self._attach(announce)
+        self._followed = announce
+        self._error = self._refused_s = None
+
+    def _tell_receiver(self, announce: ShmPoolAnnounce) -> None:
+        """Nothing of other epochs is taken from now on."""
         if announce.epoch < self._told_epoch:
             former = self._counts()
             self._add_stream()  # anew: it never goes back by itself
@@ -318,9 +317,23 @@ class ReceiveLane(Closing):
             announce.epoch,
             [(pool.pool_id, pool.stride_bytes) for pool in announce.payload_pools],
         )
-        self._producer = self._attach(announce)
-        self._followed = announce
-        self._error = self._refused_s = None
+
+    def _stand_by(self, announce: ShmPoolAnnounce) -> None:
+        """The source's producer is gone, and another may come: the local stream stays for now."""
+        if announce.epoch != self._told_epoch:
+            self._tell_receiver(announce)
+        self._followed = None  # whatever comes next begins an epoch here
+        self._receiver.set_ring(self.route.wire_stream_id, None)
+        self._ring = None
+
+    def _end(self) -> None:
+        """Consumers here learn that the stream has ended, as when a local producer goes."""
+        self._error = self._refused_s = None  # the source's trouble comes first
+        if self._producer is not None:
+            _LOG.warning(
+                "stream %s is given back until its source returns: %s", self.route, self.source_trouble
+            )
+            self._let_go()
 
     def _add_stream(self) -> None:
         section, route = self._section, self.route
@@ -338,13 +351,25 @@ class ReceiveLane(Closing):
         sizes: dict[str, Any] = {"pools": geometry.strides, "slots": geometry.nslots}
         name = self.route.mapping.name
         if self._stream_id == 0:
-            return self._pool.relay(name, **sizes)  # the driver knows a stream of this name, or makes one
+            return self._attach_by_name(name, sizes)
         try:
             return self._pool.relay(self._stream_id, name=name, **sizes)
         except AttachRefusedError as e:
             if not self._may_move or not self._was_refused_long_enough():
                 raise
             return self._move(e, sizes)
+
+    def _attach_by_name(self, name: str, sizes: dict[str, Any]) -> Producer:
+        """The driver knows a stream of this name, or makes one: only then it shows whether it leads back."""
+        for known in self._pool.streams(name=name, ended=True):
+            self._check(self.route.with_destination(known.stream_id))
+        producer = self._pool.relay(name, **sizes)
+        try:
+            self._check(self.route.with_destination(producer.stream_id))
+        except TensorPoolError:
+            producer.close()
+            raise
+        return producer
 
     def _like_source(self, announce: ShmPoolAnnounce) -> Geometry:
         """Anybody can announce anything: no more memory is asked for than is configured."""
@@ -384,20 +409,34 @@ class ReceiveLane(Closing):
         assert self._choose_id is not None, "the configuration has a range"
         return self._choose_id()
 
-    def _follow_numbers(self) -> None:
-        """Begins another epoch where the ring is ahead of its source."""
+    def _follow_counts(self) -> None:
+        """Begins another epoch where the ring is ahead of its source; tells of frames that can never come."""
         now_s = time.monotonic()
         if self._producer is None or now_s < self._look_at:
             return
-        self._look_at = now_s + _OUTRUN_LOOK_S
+        self._look_at = now_s + _COUNTS_LOOK_S
         stats = self.stats
+        too_long = stats.frames_lost.get("payload_too_long", 0)
+        if too_long > self._too_long:
+            _LOG.warning(
+                "%d frames of stream %s are longer than a slot here, or at the source, or than "
+                "bridge.max_payload_bytes: a larger profile helps, or none",
+                too_long - self._too_long,
+                self.route,
+            )
+            self._too_long = too_long
         begun = stats.frames + stats.in_flight + sum(stats.frames_lost.values())
+        if begun > self._begun and self._ring is not None:
+            self._life.on_frames(now_s)  # also where announces have no way
+        self._begun = begun
         if self._numbers.are_outrun(begun=begun, late=stats.chunks_unused.get("late", 0), now_s=now_s):
             _LOG.warning("frames of stream %s are numbered below those before: begins anew", self.route)
             self._let_go()
 
     def _follow_ring(self) -> None:
         """A lease that was lost and regained has another ring."""
+        if self._followed is None:
+            return  # it stands by
         writer = None if self._producer is None else self._producer.writer
         if writer is not self._ring:
             self._receiver.set_ring(self.route.wire_stream_id, writer)

@@ -30,6 +30,8 @@ _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1
 _GONE_S: Final = 1.0
 """A receiver that takes nothing for so long is gone, or can't be reached."""
+_ALONE_S: Final = 3.0
+"""Both ends find each other within a second."""
 
 
 class SentStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class SendLane(Closing):
         self._open_publication = open_publication
         self._publication, self._sender = self._open_sender()
         self._was_connected = False
+        self._connected_s = time.monotonic()
+        """When there was a receiver last."""
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
@@ -151,6 +155,11 @@ class SendLane(Closing):
             thinned=thinned if self.route.mapping.max_rate_hz else 0,
             error=self.error,
         )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody has received what it sends for a while."""
+        return time.monotonic() - self._connected_s > _ALONE_S
 
     def close(self) -> None:
         """Sends no more. May be called again."""
@@ -229,6 +238,7 @@ class SendLane(Closing):
         """A log has room for seconds of small frames, so that back-pressure comes late or never."""
         if self._publication.connected:
             self._was_connected = True
+            self._connected_s = time.monotonic()
         elif self._was_connected:
             self._begin_anew()
 

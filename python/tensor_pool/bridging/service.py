@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from tensor_pool.bridging.chunk_poll import ChunkPoll
+from tensor_pool.bridging.config_rules import check_found_destination
 from tensor_pool.bridging.counting import BridgeCounters
 from tensor_pool.bridging.forwarding import Forwarder
 from tensor_pool.bridging.ports import Ports
-from tensor_pool.bridging.receiving import ChunkPoll, ReceivedStats, ReceiveLane
+from tensor_pool.bridging.receiving import ReceivedStats, ReceiveLane
 from tensor_pool.bridging.republishing import Republisher
 from tensor_pool.bridging.sending import SendLane, SentStats
 from tensor_pool.closing import Closing
@@ -58,6 +60,7 @@ class Bridge(Closing):
         section: The mappings, and how they are carried.
         profiles: What the rings of destinations may be like, by name.
         lease_s: How long the host's driver keeps a stream for a producer that is gone.
+        fresh_s: How long a stream counts as there after it was announced.
 
     Raises:
         ConfigError: Something does not fit together.
@@ -74,11 +77,13 @@ class Bridge(Closing):
         profiles: Mapping[str, StreamProfile],
         *,
         lease_s: float,
+        fresh_s: float,
     ) -> None:
         self._own = contextlib.ExitStack()
         self._section = section
         self._profiles = profiles
         self._lease_s = lease_s
+        self._fresh_s = fresh_s
         self.trouble: str | None = None
         """What keeps all mappings from working, as whoever watches the bridge has noticed."""
         ids = section.dest_ids
@@ -87,6 +92,7 @@ class Bridge(Closing):
         self._senders: list[SendLane] = []
         self._receivers: list[ReceiveLane] = []
         self._polls: list[ChunkPoll] = []
+        self._forwarder: Forwarder | None = None
         with contextlib.ExitStack() as opening:
             drain = opening.enter_context(Drain(client, name="bridge drain"))
             ports = opening.enter_context(Ports(client, drain))
@@ -95,7 +101,9 @@ class Bridge(Closing):
             self._send(pool, ports, [route for route in routes if route.sends], opening)
             agents: list[Agent] = []
             if self._senders:
-                agents.append(Forwarder(ports, streams, section, [lane.route for lane in self._senders]))
+                sent = [lane.route for lane in self._senders]
+                self._forwarder = Forwarder(ports, streams, section, sent, fresh_s=fresh_s)
+                agents.append(self._forwarder)
             if self._receivers:
                 agents.append(Republisher(ports, streams, self._receivers))
             if not agents:
@@ -139,6 +147,8 @@ class Bridge(Closing):
                     geometry=None if profile is None else profile.geometry,
                     choose_id=choose_id,
                     lease_s=self._lease_s,
+                    check=partial(check_found_destination, self._section.resolved_mappings),
+                    fresh_s=self._fresh_s,
                 )
                 self._receivers.append(opening.enter_context(lane))
 
@@ -167,7 +177,7 @@ class Bridge(Closing):
                 source_stream_id=lane.route.source_stream_id,
                 dest_stream_id=lane.route.dest_stream_id,
                 sent=(stats := lane.stats),
-                error=stats.error or self.trouble,
+                error=stats.error or self.trouble or self._trouble_of(lane),
             )
             for lane in self._senders
         ]
@@ -176,11 +186,18 @@ class Bridge(Closing):
                 source_stream_id=lane.route.source_stream_id,
                 dest_stream_id=lane.stream_id or lane.route.dest_stream_id,
                 received=(got := lane.stats),
-                error=got.error or self.trouble,
+                error=got.error or self.trouble or lane.source_trouble,
             )
             for lane in self._receivers
         ]
         return sent + received
+
+    def _trouble_of(self, lane: SendLane) -> str | None:
+        assert self._forwarder is not None, "there are senders"
+        trouble = self._forwarder.source_trouble(lane.route.source_stream_id)
+        if trouble is None and lane.is_alone:
+            return f"not connected: nobody receives at {lane.route.payload.channel}"
+        return trouble
 
     def close(self) -> None:
         """Gives destinations back and ends. May be called again."""

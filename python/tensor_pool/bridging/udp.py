@@ -26,14 +26,21 @@ _UNTETHERED: Final = {
 it does for a fifth of that time. One that lives and stalls for 0.1 s misses the next half second."""
 
 
-def for_messages_in(channel: str) -> str:
+def for_messages_in(channel: str, *, most: int | None = None) -> str:
     """The channel of a subscription to announces, metadata and the like.
 
+    Streams that share an address share a socket, and Aeron refuses another size for it: so it is that of
+    chunks.
+
+    Args:
+        channel: As it was configured.
+        most: The kernel's limit in bytes; asked for by default.
+
     Example:
-        >>> for_messages_in("aeron:udp?endpoint=127.0.0.1:20121").partition("|")[2].partition("|")[0]
-        'tether=false'
+        >>> for_messages_in("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("so-rcvbuf=")[2]
+        '1048576'
     """
-    return str(Channel.parse(channel).with_defaults(_UNTETHERED))
+    return str(Channel.parse(channel).with_defaults(_UNTETHERED | {"so-rcvbuf": str(_receive_buffer(most))}))
 
 
 def for_chunks_in(channel: str, *, most: int | None = None) -> str:
@@ -47,7 +54,7 @@ def for_chunks_in(channel: str, *, most: int | None = None) -> str:
         >>> for_chunks_in("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("so-rcvbuf=")[2]
         '1048576|rcv-wnd=524288'
     """
-    buffer = min(_MOST_BUFFER, _limit("rmem_max") if most is None else most)
+    buffer = _receive_buffer(most)
     room = {"so-rcvbuf": str(buffer), "rcv-wnd": str(buffer // _WINDOWS_A_BUFFER)}
     return str(Channel.parse(channel).with_defaults(_UNTETHERED | room))
 
@@ -62,6 +69,10 @@ def for_chunks_out(channel: str, *, most: int | None = None) -> str:
     buffer = min(_MOST_BUFFER, _limit("wmem_max") if most is None else most)
     room = {"so-sndbuf": str(buffer), "linger": _LINGER, "term-length": _TERM_LENGTH}
     return str(Channel.parse(channel).with_defaults(room))
+
+
+def _receive_buffer(most: int | None) -> int:
+    return min(_MOST_BUFFER, _limit("rmem_max") if most is None else most)
 
 
 def _limit(name: str) -> int:

@@ -191,6 +191,7 @@ class BridgeService(Closing):
                     section,
                     driver.profiles,
                     lease_s=driver.lease_ns / 1e9,
+                    fresh_s=self._silence_s,
                 )
             )
             self._own = opening.pop_all()

@@ -88,6 +88,11 @@ class CounterType(enum.Enum):
     )
     BRIDGE_FRAMES_THINNED = 4512, "frames thinned", "Frames left out to keep to the rate of a mapping."
     BRIDGE_ERROR = 4513, "error", "Exists while a mapping carries nothing; its label says why."
+    BRIDGE_COUNTED_NS = (
+        4514,
+        "counted ns",
+        "When the counters of a mapping were written, by the monotonic clock.",
+    )
 
     DISCOVERY_QUERIES = 4600, "queries", "Queries that were answered."
     DISCOVERY_DROPPED = 4601, "queries dropped", "Queries that could not be answered, for one reason."

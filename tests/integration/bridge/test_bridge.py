@@ -167,6 +167,51 @@ def test_without_range_the_name_chooses_also_one_that_is_waited_for(pool, out, b
     publish_until(out, inp, 3)
 
 
+@pytest.mark.req("BRG-2.3-3")
+def test_a_name_that_leads_back_to_the_source_is_refused(pool, bridge, settings) -> None:
+    with pool.producer("round-and-round", dtype="uint8", shape=(100,)) as out:
+        stream_id = out.stream_id
+        settings["bridge.mappings"] = [{"source_stream_id": stream_id, "name": "round-and-round"}]
+        running = bridge()
+        wait_until(lambda: "back to itself" in (running.stats[-1].error or ""))
+        (lane,) = running._bridge._receivers
+        refused_s = lane._retry_at
+        wait_until(lambda: lane._retry_at != refused_s)  # once more
+        found = [each.error for each in read_bridges(pool.aeron_dir) if each.instance_id == "test"]
+        assert any(f"stream {stream_id} of this host" in error for error in found)
+    wait_until(lambda: pool.streams(name="round-and-round")[0].producer_id is None)
+    left = pool.streams(name="round-and-round")[0].epoch
+    wait_until(lambda: "no producer" in (running.stats[-1].error or ""))
+    assert pool.streams(name="round-and-round")[0].epoch == left, "nobody took it"
+    assert running.stats[-1].received.stream_id is None
+    pool.producer("round-and-round", dtype="uint8", shape=(100,)).close()
+
+
+def test_one_port_serves_all_purposes_with_stream_ids_apart(pool, out, bridge, settings) -> None:
+    settings["bridge.control_channel"] = settings["bridge.metadata_channel"] = settings[
+        "bridge.payload_channel"
+    ]
+    running = bridge()
+    wait_until(lambda: follows(running, out))
+    inp = pool.consumer(DEST)
+    publish_until(out, inp, 3)
+    wait_until(lambda: inp.metadata.get("gain") == 7)
+
+
+def test_an_epoch_that_begins_in_the_middle_is_no_loss(pool, out, bridge) -> None:
+    bridge(role="sender")
+    receiver, inp = bridge(role="receiver"), pool.consumer(DEST)
+    publish_until(out, inp, 20)
+    before = inp.stats
+    receiver.close()
+    restarted = bridge(role="receiver")
+    wait_until(lambda: follows(restarted, out))
+    wait_until(lambda: inp.mapped and inp.stats.epoch == restarted.stats[-1].received.epoch)
+    came = publish_until(out, inp, 20)
+    assert came[0][0] >= 20, "under the numbers of the source"
+    assert (inp.stats.drops, inp.stats.delivered) == (before.drops, before.delivered + 20)
+
+
 def test_a_sender_without_receiver_drops_and_holds_nobody_up(out, bridge) -> None:
     running = bridge(role="sender")
     assert [mapping.received for mapping in running.stats] == [None]

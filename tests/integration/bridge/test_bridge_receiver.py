@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
-from bridges import DEST, SOURCE, is_ready, publications, ring_file, slot_in
+from bridges import DEST, SOURCE, follows, is_ready, publications, ring_file, slot_in
 from false_sender import EPOCH, FalseSender, frame_bytes, pieces, slot_bytes
 from pool_hosts import Ear
 from tensor_pool.errors import AttachRefusedError
@@ -213,20 +213,28 @@ def test_descriptors_come_after_the_commit(host: Cluster, shaped: BridgeService,
 
 
 @pytest.mark.req("BRG-5.2-10", "BRG-5.2-11")
-def test_what_fits_no_slot_here_is_dropped(pool: tp.Pool, bridge: Start, settings: dict[str, Any]) -> None:
+def test_what_fits_no_slot_here_is_dropped(
+    pool: tp.Pool, bridge: Start, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     settings["driver.profiles"] = {"small": {"nslots": 4, "pools": ["4096"]}}
     settings["bridge.mappings"][0]["profile"] = "small"
     with pool.producer(SOURCE, dtype="uint8", shape=(8192,), slots=16) as out:
         running = bridge()
-        wait_until(lambda: is_ready(running))
+        wait_until(lambda: follows(running, out))
         inp = pool.consumer(DEST)
-        out.publish(np.zeros(8192, np.uint8))
+        out.publish(np.zeros(8192, np.uint8))  # more than one chunk
         wait_until(lambda: running.stats[1].received.chunks_unused.get("payload_too_long"))
         seq = out.publish(np.ones(4096, np.uint8))
         frame = inp.poll(timeout=5.0)
         assert frame is not None
         assert (frame.seq, frame.nbytes) == (seq, 4096)
         assert running.stats[1].received.frames == 1
+        unused = running.stats[1].received.chunks_unused["payload_too_long"]
+        assert unused > 1, "all chunks of the frame"
+        assert running.stats[1].received.frames_lost == {"payload_too_long": 1}
+        out.publish(np.zeros(8192, np.uint8))
+        wait_until(lambda: running.stats[1].received.frames_lost == {"payload_too_long": 2})
+        wait_until(lambda: "longer than a slot here" in caplog.text)
 
 
 def test_a_ring_beyond_the_limit_gets_fewer_slots(host: Cluster, bridge: Start, sender: FalseSender) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge_configs import (
@@ -17,6 +19,8 @@ from bridge_configs import (
     refusal_beside,
 )
 from tensor_pool.bridging.config import BridgeMapping, check_bridge
+from tensor_pool.bridging.config_rules import check_found_destination
+from tensor_pool.errors import ConfigError
 
 
 class TestSources:
@@ -225,3 +229,19 @@ class TestLoops:
         assert refusal(same) == "the mappings lead a stream back to itself: 1000 -> 1000"
         bridge(same, role="sender")
         bridge(same, role="receiver")
+
+    @pytest.mark.req("BRG-2.3-3")
+    def test_show_when_a_name_is_found(self) -> None:
+        def find(stream_id: int, *mappings: BridgeMapping, **keys: Any) -> None:
+            routes = bridge(*mappings, **keys).resolved_mappings
+            check_found_destination(routes, routes[0].with_destination(stream_id))
+
+        named = BridgeMapping(1000, name="a")
+        with pytest.raises(ConfigError, match="'a' is stream 1000 of this host"):
+            find(1000, named)
+        find(1001, named)
+        find(1000, named, role="receiver")
+        there = BridgeMapping(2000, 1000, role="sender", payload_channel=HOST_B, control_channel=CONTROL_B)
+        with pytest.raises(ConfigError, match="back to itself"):
+            find(2000, named, there)
+        find(2001, named, there)

@@ -69,6 +69,8 @@ pub struct Assembler<S: Store> {
     bytes: u64,
     chunks: u64,
     losses: Losses,
+    /// The last frame that fitted nowhere: each of its chunks tells so.
+    too_long: Option<(u64, u64)>,
 }
 
 impl<S: Store> Assembler<S> {
@@ -81,6 +83,7 @@ impl<S: Store> Assembler<S> {
             bytes: 0,
             chunks: 0,
             losses: Losses::default(),
+            too_long: None,
         }
     }
 
@@ -158,7 +161,12 @@ impl<S: Store> Assembler<S> {
                     self.lose(at, reason, store);
                 }
             }
-            Err(reason) => self.losses.count_chunk(reason),
+            Err(reason) => {
+                self.losses.count_chunk(reason);
+                if reason == Lost::PayloadTooLong {
+                    self.lose_too_long(chunk, store);
+                }
+            }
         }
         // Whatever became of the chunk: frames may have waited for one that is lost by it.
         self.commit_front(store, whole);
@@ -193,6 +201,17 @@ impl<S: Store> Assembler<S> {
         }
         let largest = self.limits.payload_bytes.min(store.max_payload_bytes()).min(source.largest_stride());
         if chunk.payload_length > largest { Err(Lost::PayloadTooLong) } else { Ok(()) }
+    }
+
+    /// A frame that fits nowhere is lost once, however many chunks it has; unless the chunk lied about another one.
+    fn lose_too_long(&mut self, chunk: &Chunk<'_>, store: &S) {
+        let frame = Some((chunk.epoch, chunk.seq));
+        let is_known =
+            chunk.seq < store.next_seq() || self.partials.iter().any(|partial| partial.seq == chunk.seq);
+        if self.too_long != frame && !is_known {
+            self.too_long = frame;
+            self.losses.count_frame(Lost::PayloadTooLong);
+        }
     }
 
     fn find_or_begin(&mut self, chunk: &Chunk<'_>, store: &mut S, now_ns: u64) -> Result<usize, Lost> {

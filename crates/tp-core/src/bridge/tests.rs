@@ -252,6 +252,8 @@ fn sizes_are_limited() {
     assert_eq!(bench.chunks(Lost::ChunkTooLong), 1);
     bench.take(&Sent::new(2, 1025).chunks()[0]);
     assert_eq!(bench.chunks(Lost::PayloadTooLong), 1, "longer than the slots of the source");
+    bench.take(&Sent::new(2, 1025).chunks()[1]);
+    assert_eq!((bench.chunks(Lost::PayloadTooLong), bench.frames(Lost::PayloadTooLong)), (2, 1), "one frame");
     bench.take(&Chunk { seq: u64::MAX, ..Sent::new(2, 100).chunks()[0] });
     assert_eq!((bench.chunks(Lost::Header), bench.store.next_seq()), (1, 0), "no slot has such a number");
     for seq in 0..100_000 {

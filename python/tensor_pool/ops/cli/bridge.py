@@ -37,6 +37,10 @@ _COLUMNS: Final = (
     "error",
 )
 
+_LOOK_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 2.0
+"""A bridge that counts nothing for so long hangs: what it counted before is shown, without rates."""
+
 
 @click.group()
 def bridge() -> None:
@@ -79,7 +83,7 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
     default=1.0,
     show_default=True,
     metavar="S",
-    help="How long to count for the rates.",
+    help="How long to count for the rates; bridges count twice a second, so it takes that long at least.",
 )
 @format_option()
 @config_options
@@ -87,7 +91,8 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
 def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat, interval_s: float) -> None:
     """Show what this host's bridges do: frames, rates, losses by reason, and what keeps them from it.
 
-    Reads counters, and disturbs nobody. Exit codes: 0, or 1 when no bridge runs here or one has an error.
+    Reads counters, and disturbs nobody. Exit codes: 0, 1 when no bridge runs here or one has an error, 3
+    without a media driver.
 
     \b
     Examples:
@@ -101,12 +106,12 @@ def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat
     directory = aeron_dir(config.aeron)
     check_media_driver(config)  # what the counters of a dead one say may be hours old
     before = {reading.key: reading for reading in read_bridges(directory)}
-    started = time.monotonic()
     time.sleep(interval_s if before else 0)
-    taken_s = time.monotonic() - started
-    found = read_bridges(directory)
+    deadline = time.monotonic() + _LONGEST_WAIT_S
+    while not _is_newer(found := read_bridges(directory), before) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
     now = [reading for reading in found if reading.is_alive]
-    print_rows((_row(reading, before.get(reading.key), taken_s) for reading in now), _COLUMNS, output_format)
+    print_rows((_row(reading, before.get(reading.key)) for reading in now), _COLUMNS, output_format)
     for name in sorted({reading.instance_id for reading in found if not reading.is_alive}):
         click.echo(f"bridge {name} shows no life any more: it was killed, or hangs", err=True)
     if not now:
@@ -115,9 +120,17 @@ def status(ctx: click.Context, /, *, config: Config, output_format: OutputFormat
     ctx.exit(exit_codes.OK if is_well else exit_codes.PROBLEMS)
 
 
-def _row(now: MappingReading, before: MappingReading | None, taken_s: float) -> dict[str, Any]:
+def _is_newer(found: list[MappingReading], before: dict[tuple[int, int], MappingReading]) -> bool:
+    """Whether everything was counted again: bridges do that twice a second, at moments of their own."""
+    known = [(each, before[each.key]) for each in found if each.is_alive and each.key in before]
+    return all(now.counted_ns > then.counted_ns or not now.counted_ns for now, then in known)
+
+
+def _row(now: MappingReading, before: MappingReading | None) -> dict[str, Any]:
+    taken_s = 0.0 if before is None else (now.counted_ns - before.counted_ns) / 1e9
+
     def rate(field: str) -> float | None:
-        if before is None or taken_s <= 0:
+        if before is None or not before.counted_ns or taken_s <= 0:
             return None
         return round(float(getattr(now, field) - getattr(before, field)) / taken_s, 1)
 
