@@ -31,6 +31,8 @@ class Ports(Closing):
         self._drain = drain
         self._publications: dict[tuple[str, int], AeronPublication] = {}
         self._subscriptions: list[Subscription] = []
+        self._chunk_places: set[tuple[str, str]] = set()
+        """Addresses that chunks come to: those are subscribed to first."""
 
     def publication(self, channel: str, stream_id: int) -> AeronPublication:
         """The publication to a stream; the same one for all who ask."""
@@ -41,10 +43,9 @@ class Ports(Closing):
 
     def subscription(self, channel: str, stream_id: int, wanted: Iterable[type[Message]]) -> Subscription:
         """A subscription to certain messages."""
-        is_remote = Channel.parse(channel).media == "udp"
-        subscription = self._drain.subscribe(
-            for_messages_in(channel) if is_remote else channel, stream_id, wanted
-        )
+        if Channel.parse(channel).media == "udp":
+            channel = for_messages_in(channel, beside_chunks=_address(channel) in self._chunk_places)
+        subscription = self._drain.subscribe(channel, stream_id, wanted)
         self._subscriptions.append(subscription)
         return subscription
 
@@ -54,6 +55,7 @@ class Ports(Closing):
 
     def chunk_subscription(self, channel: str, stream_id: int) -> AeronSubscription:
         """A subscription that native code polls itself."""
+        self._chunk_places.add(_address(channel))
         subscription = self._client.add_subscription(for_chunks_in(channel), stream_id)
         self._subscriptions.append(subscription)
         return subscription
@@ -64,3 +66,8 @@ class Ports(Closing):
             end.close()
         self._publications.clear()
         self._subscriptions.clear()
+
+
+def _address(channel: str) -> tuple[str, str]:
+    params = Channel.parse(channel).params
+    return params.get("endpoint", ""), params.get("control", "")

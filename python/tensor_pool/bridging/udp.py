@@ -26,21 +26,26 @@ _UNTETHERED: Final = {
 it does for a fifth of that time. One that lives and stalls for 0.1 s misses the next half second."""
 
 
-def for_messages_in(channel: str, *, most: int | None = None) -> str:
+def for_messages_in(channel: str, *, beside_chunks: bool = False, most: int | None = None) -> str:
     """The channel of a subscription to announces, metadata and the like.
 
-    Streams that share an address share a socket, and Aeron refuses another size for it: so it is that of
-    chunks.
+    Streams that share an address share a socket, and Aeron refuses another buffer for it than it has.
 
     Args:
         channel: As it was configured.
+        beside_chunks: Whether chunks come to the same address; others who listen where they don't would be
+            refused for the size.
         most: The kernel's limit in bytes; asked for by default.
 
     Example:
-        >>> for_messages_in("aeron:udp?endpoint=127.0.0.1:20121", most=1 << 20).partition("so-rcvbuf=")[2]
+        >>> here = "aeron:udp?endpoint=127.0.0.1:20121"
+        >>> for_messages_in(here, beside_chunks=True, most=1 << 20).partition("so-rcvbuf=")[2]
         '1048576'
+        >>> "so-rcvbuf" in for_messages_in(here)
+        False
     """
-    return str(Channel.parse(channel).with_defaults(_UNTETHERED | {"so-rcvbuf": str(_receive_buffer(most))}))
+    room = {"so-rcvbuf": str(_receive_buffer(most))} if beside_chunks else {}
+    return str(Channel.parse(channel).with_defaults(_UNTETHERED | room))
 
 
 def for_chunks_in(channel: str, *, most: int | None = None) -> str:
