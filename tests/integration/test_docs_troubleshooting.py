@@ -140,6 +140,10 @@ class Streams:
         wait_until(lambda: not frame.still_valid())
         frame.copy()
 
+    def command(self, service: str) -> None:
+        with tp.ControlClient(config=self.cluster.config) as control:
+            control.send(service, "log.level", 7, timeout_s=0.5)
+
     def publish_after_close(self) -> None:
         out = self.pool.producer("closed", max_bytes=64)
         out.close()
@@ -164,6 +168,8 @@ STREAMS: list[Callable[[Streams], object]] = [
     lambda host: host.pool.consumer(""),
     lambda host: host.much_metadata(),
     lambda host: host.publish_after_close(),
+    lambda host: host.command("nobody"),
+    lambda host: host.command("driver"),
 ]
 
 

@@ -142,6 +142,41 @@ def test_floods_of_refused_commands_are_counted_and_bounded(host: Cluster, contr
         assert control.send("patient", "on", value=True).value is True
 
 
+def test_commands_that_are_too_many_are_counted(host: Cluster) -> None:
+    release = threading.Event()
+    with tp.Service(
+        "busy", commands={"work": Command(lambda _: release.wait(30))}, config=host.config
+    ) as busy:
+        command = EventForm().encode(event_message("service:busy", "work", None))
+        with connect(host.config.aeron) as client:
+            flood = client.add_publication("aeron:ipc", 1400)
+            assert flood.wait_connected(10_000)
+            _offer(flood, command, 10_000)
+            release.set()
+            wait_until(lambda: refused(host, busy.tag, "overflowed") >= 1_000, timeout_s=30)
+
+
+@pytest.mark.parametrize("where", ["command", "refresh"])
+def test_a_service_may_end_itself(host: Cluster, control: tp.ControlClient, where: str) -> None:
+    should_end = threading.Event()
+
+    def quit_now(_: object) -> None:
+        if where == "command":
+            service.close()
+        should_end.set()
+
+    def refresh(_: tp.Service) -> None:
+        if should_end.is_set():
+            service.close()
+
+    threads = threading.active_count()
+    service = tp.Service("mortal", commands={"quit": Command(quit_now)}, refresh=refresh, config=host.config)
+    assert control.send("mortal", "quit").key == "quit", "accepted, and told so"
+    wait_until(lambda: not service.is_running)
+    service.close()
+    wait_until(lambda: threading.active_count() == threads)
+
+
 def test_every_format_gets_through(host: Cluster, control: tp.ControlClient) -> None:
     taken: list = []
     kinds = {"int": int, "float": float, "str": str, "bytes": bytes, "ref": FrameRef, "bool": bool}

@@ -71,6 +71,15 @@ def test_a_service_is_told_and_answers(tpool, host, lamp, done):
     assert (lamp["brightness"], done) == (1.0, [None, FrameRef(10_000, 3, 42)])
 
 
+def test_what_was_accepted_before_a_refusal_is_shown(tpool, host, lamp):
+    code, out, told = ask(
+        tpool, host, "send", "lamp", "brightness=1", "brightness=7", "blink", "--format", "json"
+    )
+    assert (code, lamp["brightness"]) == (PROBLEMS, 1.0)
+    assert [(row["key"], row["value"]) for row in json.loads(out)] == [("brightness", 1)]
+    assert "7.0 is not a number" in told
+
+
 def test_values_are_what_they_look_like_or_what_is_said(tpool, host, lamp, done):
     assert ask(tpool, host, "send", "lamp", "label=on the left", "raw=hex:00ff")[0] == OK
     assert (lamp["label"], done) == ("on the left", [b"\x00\xff"])
@@ -116,7 +125,7 @@ def test_services_are_listed_with_what_they_take(tpool, host, lamp):
     assert code == OK
     found = {row["service"]: row for row in json.loads(out)}
     assert {"service:driver", "service:lamp"} <= found.keys()
-    assert found["service:lamp"]["properties"] == ["brightness=0.5", "label=", "hours=0"]
+    assert found["service:lamp"]["properties"] == {"brightness": 0.5, "label": "", "hours": 0}
     assert found["service:lamp"]["commands"] == ["blink", "keep", "raw"]
     code, out, _ = ask(tpool, host, "services", "lamp")
     assert "brightness  0.5    a number from 0 up to 1" in out

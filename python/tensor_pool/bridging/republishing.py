@@ -12,6 +12,7 @@ from tensor_pool import wire
 from tensor_pool.bridging.forwarding import METADATA, Listening
 from tensor_pool.datatypes import MAX_DIMS
 from tensor_pool.pool.summary import parse_summary
+from tensor_pool.transport import OfferResult
 from tensor_pool.wire.messages import (
     DataSourceAnnounce,
     FrameProgress,
@@ -149,7 +150,7 @@ class Republisher:
             ndims=len(summary.shape),
             dims=(*summary.shape, *(0,) * (MAX_DIMS - len(summary.shape))),
         )
-        if self._driver.offer(wire.encode(request)):
+        if self._driver.offer(wire.encode(request)) is OfferResult.SENT:
             self._described[lane.route.wire_stream_id] = (producer_id, text)
 
     def _lane_of(self, message: wire.Message) -> ReceiveLane | None:

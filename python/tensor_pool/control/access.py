@@ -79,8 +79,9 @@ def is_local(channel: str) -> bool:
     parsed = Channel.parse(channel)
     if parsed.media == "ipc":
         return True
-    address = _address(parsed.params.get("endpoint", ""))
-    return address is not None and address.is_loopback
+    endpoint = parsed.params.get("endpoint", "")
+    address = _address(endpoint)
+    return endpoint.startswith("localhost:") or (address is not None and address.is_loopback)
 
 
 def _is_of(source: str, place: str) -> bool:

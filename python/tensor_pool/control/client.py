@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["EventClient", "KnownService"]
 
 _CONNECT_S: Final = 0.5
-"""How long to wait for streams to other hosts that are not there yet."""
+"""How long a new client waits for streams that are not there yet: those to other hosts take their time."""
 _LOOK_S: Final = 0.005
 _MAX_EVENTS: Final = 10_000
 """Events that nobody has read yet; the oldest go first."""
@@ -66,7 +66,7 @@ class EventClient(Closing):
         config: Config,
         *,
         wait: Callable[[float], object] = time.sleep,
-        tags: Iterable[str] | None = None,
+        tags: str | Iterable[str] | None = None,
         hears_commands: bool = False,
     ) -> None:
         section, places = config[ControlSection], ControlPlaces.of(config)
@@ -74,7 +74,7 @@ class EventClient(Closing):
         self._wait = wait
         self._period_s = section.status_period_ms / 1_000
         self._commands = [client.add_publication(*endpoint) for endpoint in places.commanded_at]
-        wanted = None if tags is None else [service_tag(tag) for tag in tags]
+        wanted = None if tags is None else [service_tag(tag) for tag in _listed(tags)]
         self._ears = [
             EventEar(listen(client, endpoint, self._form.kind, tags=wanted), self._on_message)
             for endpoint in [
@@ -83,6 +83,7 @@ class EventClient(Closing):
             ]
         ]
         self._wanted = None if wanted is None else frozenset(wanted)
+        self._connect_until = time.monotonic() + _CONNECT_S
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self.malformed = 0
         """Events that could not be read."""
@@ -116,10 +117,12 @@ class EventClient(Closing):
             ValueError: The name, the key or the value can't be.
         """
         tag = service_tag(service)
+        if self._wanted is not None and tag not in self._wanted:
+            raise ValueError(f"{tag} would not be heard: this client hears {', '.join(sorted(self._wanted))}")
         number = correlation_id or secrets.randbits(62) + 1
         message = event_message(tag, check_key(key), value, correlation_id=number, format=format)
         deadline = time.monotonic() + timeout_s
-        self._connect(min(deadline, time.monotonic() + _CONNECT_S))
+        self._connect(min(deadline, self._connect_until))
         self._forget()
         if not self._offer(self._form.encode(message), deadline):
             raise _no_service(tag, "nobody listens to commands here")
@@ -250,5 +253,12 @@ def _refusal(event: Event) -> Refusal | None:
         return None
 
 
+def _listed(tags: str | Iterable[str]) -> Iterable[str]:
+    return [tags] if isinstance(tags, str) else tags
+
+
 def _no_service(tag: str, why: str) -> NoServiceError:
-    return NoServiceError(f"{tag} does not answer: {why}", hint="tpool services lists those that do")
+    return NoServiceError(
+        f"{tag} does not answer: {why}",
+        hint="tpool services lists those that do; one that refuses very many commands does not tell of all",
+    )

@@ -132,7 +132,8 @@ class ControlPlaces(NamedTuple):
         """The streams of the host itself, and of the links to others.
 
         Raises:
-            ConfigError: Commands would be heard from other hosts, and nobody there may command.
+            ConfigError: Commands and status would be one stream, or commands would be heard from other hosts
+                and nobody there may command.
         """
         streams, section = config.streams, config[ControlSection]
         control = Endpoint(streams.service_control_channel, streams.service_control_stream_id)
@@ -145,6 +146,11 @@ class ControlPlaces(NamedTuple):
             commanded_at=[control, *(link.control for link in commanding)],
             followed_at=[status, *(link.status for link in commanding)],
         )
+        if {*places.heard_at, *places.commanded_at} & {*places.told_at, *places.followed_at}:
+            raise ConfigError(
+                "commands and status would travel on one stream, and each echo would be a command again",
+                hint="streams.service_control_stream_id and service_status_stream_id must differ",
+            )
         remote = [place.channel for place in places.heard_at if not is_local(place.channel)]
         if remote and not section.access:
             raise ConfigError(

@@ -45,6 +45,8 @@ class _Declared:
         if kind not in _NAMES:
             known = ", ".join("None" if each is None else each.__name__ for each in _NAMES)
             raise TypeError(f"there is no kind {kind!r} of values; there are {known}")
+        if least is not None and most is not None and least > most:
+            raise ValueError(f"from {least} up to {most} there is nothing")
         self.kind = kind
         self.least = least
         self.most = most
@@ -137,6 +139,8 @@ class Command(_Declared):
         doc: str = "",
     ) -> None:
         super().__init__(kind, least=least, most=most, choices=choices, check=check, doc=doc)
+        if not callable(run):
+            raise TypeError(f"{run!r} can't be called")
         self.run = run
         self.takes_correlation_id = takes_correlation_id
 
@@ -168,7 +172,7 @@ def check_value(declared: Property | Command, value: Value) -> Any:
         try:
             declared.check(value)
         except ValueError as e:
-            raise RefusedValueError(str(e)) from e
+            raise RefusedValueError(str(e).encode("utf-8", "backslashreplace").decode()) from e
     return value
 
 

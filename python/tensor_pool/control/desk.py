@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from tensor_pool.control.declared import Command, Property, RefusedValueError, check_value
+from tensor_pool.control.events import event_message
 from tensor_pool.control.tags import check_key
-from tensor_pool.control.values import Value, decode_value, encode_value
+from tensor_pool.control.values import Value, decode_value
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
 
 if TYPE_CHECKING:
@@ -86,9 +87,11 @@ class ServiceDesk:
     """
 
     def __init__(self, declared: Mapping[str, Property | Command]) -> None:
-        for key in declared:
+        for key, each in declared.items():
             if check_key(key).startswith(OWN_KEYS):
                 raise ValueError(f"{key!r}: keys that begin with {OWN_KEYS!r} are taken")
+            if not isinstance(each, Property | Command):
+                raise TypeError(f"{key!r} is neither a Property nor a Command: {each!r}")
         self._declared = dict(declared)
         self._lock = threading.Lock()
         self._values: dict[str, Any] = {
@@ -144,7 +147,7 @@ class ServiceDesk:
         Raises:
             ValueError: The key can't be one, or an event can't carry the value.
         """
-        encode_value(value)
+        event_message("", key, value)  # says what is wrong with it
         self._posted.append(Posted(check_key(key), value, correlation_id))
 
     def take_posted(self) -> list[Posted]:
@@ -184,6 +187,8 @@ class ServiceDesk:
             raise _RefusedError("malformed", e.message) from e
         except RefusedValueError as e:
             raise _RefusedError("wrong_value", str(e)) from e
+        except Exception as e:  # a check of the service's own that fails
+            raise _RefusedError("failed", _words(e)) from e
         act = declared.run if isinstance(declared, Command) else declared.on_change
         arguments = [value]
         if isinstance(declared, Command) and declared.takes_correlation_id:
@@ -206,5 +211,9 @@ class _RefusedError(Exception):
 
 
 def _words(error: Exception) -> str:
-    text = error.message if isinstance(error, TensorPoolError) else str(error)
-    return text or type(error).__name__
+    """What an error says, whatever it is: it becomes a message."""
+    try:
+        text = error.message if isinstance(error, TensorPoolError) else str(error)
+    except Exception:  # even that may fail
+        text = ""
+    return (text or type(error).__name__).encode("utf-8", "backslashreplace").decode()

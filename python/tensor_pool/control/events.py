@@ -13,9 +13,11 @@ from tensor_pool.wire import decode, encode
 from tensor_pool.wire.framing import peek
 from tensor_pool.wire.messages import EventMessage, Format
 
-__all__ = ["EVENT_TEMPLATE", "Event", "EventForm", "event_message"]
+__all__ = ["EVENT_TEMPLATE", "MAX_VALUE_BYTES", "Event", "EventForm", "event_message"]
 
 EVENT_TEMPLATE: Final = 1
+MAX_VALUE_BYTES: Final = 256 << 10
+"""Half of the longest message of a stream with the usual terms."""
 _STANDARD_SCHEMA: Final = 905
 _SCHEMA_OFFSET: Final = 4
 
@@ -75,6 +77,8 @@ def event_message(
         42
     """
     kind, data = encode_value(value, format)
+    if len(data) > MAX_VALUE_BYTES:
+        raise ValueError(f"a value of {len(data):,} bytes; an event carries up to {MAX_VALUE_BYTES:,}")
     message = EventMessage(
         timestamp_ns=time.time_ns() if timestamp_ns is None else timestamp_ns,
         correlation_id=correlation_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -101,6 +102,8 @@ class ServiceAgent:
         self._ears: list[EventEar] = []
         self._status: list[Outbox] = []
         self._refusals_left = _MAX_REFUSALS
+        self.thread_id: int | None = None
+        """Where commands are carried out, once it has started."""
 
     @property
     def ignored(self) -> int:
@@ -113,6 +116,7 @@ class ServiceAgent:
         Raises:
             TransportError: Aeron does not do what it is asked.
         """
+        self.thread_id = threading.get_ident()
         unsent = self.counters.cell(CounterType.CONTROL_UNSENT)
         for endpoint in self._places.told_at:
             self._status.append(Outbox(self._client.add_publication(*endpoint), unsent))
@@ -155,6 +159,9 @@ class ServiceAgent:
 
     def _tell_all(self) -> None:
         self._refusals_left = _MAX_REFUSALS
+        overflowed = sum(getattr(ear.subscription, "overflowed", 0) for ear in self._ears)
+        if overflowed:
+            self.counters.cell(CounterType.CONTROL_REFUSED, "overflowed").set(overflowed)
         self._tell(INFO, msgspec.json.encode(self._info).decode())
         for key, value in self.desk.values.items():
             self._tell(key, value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tensor_pool.errors import ConfigError
+
 __all__ = ["PREFIX", "check_key", "service_tag"]
 
 PREFIX: Final = "service:"
@@ -16,7 +18,7 @@ def service_tag(name: str, instance: str = "") -> str:
     """The tag of a service, from its name or from the tag itself [SVC-7-2].
 
     Raises:
-        ValueError: It can't be one.
+        ConfigError: It can't be one.
 
     Example:
         >>> service_tag("recorder"), service_tag("recorder", "2"), service_tag("service:recorder:2")
@@ -25,9 +27,9 @@ def service_tag(name: str, instance: str = "") -> str:
     name = name.removeprefix(PREFIX)
     parts = [*name.split(":"), instance] if instance else name.split(":")
     if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
-        raise ValueError(
-            f"{':'.join(parts)!r} names no service: NAME or NAME:INSTANCE, "
-            "each of up to 64 letters, digits, '_', '.' and '-'"
+        raise ConfigError(
+            f"{':'.join(parts)!r} names no service",
+            hint="NAME or NAME:INSTANCE, each of up to 64 letters, digits, '_', '.' and '-'",
         )
     return PREFIX + ":".join(parts)
 
@@ -36,12 +38,14 @@ def check_key(key: str) -> str:
     """The key itself.
 
     Raises:
-        ValueError: It can't be one.
+        ConfigError: It can't be one.
 
     Example:
         >>> check_key("record.enable")
         'record.enable'
     """
     if not _KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is no key: up to 128 letters, digits, '_', '.', ':', '/' and '-'")
+        raise ConfigError(
+            f"{key[:140]!r} is no key", hint="up to 128 letters, digits, '_', '.', ':', '/' and '-'"
+        )
     return key

@@ -140,11 +140,10 @@ class Service(Closing):
 
     def close(self) -> None:
         """Says goodbye and ends. May be called again."""
-        if not self._stop.is_set():
-            self._stop.set()
+        self._stop.set()
+        own = {self._agent.thread_id, self._watching.ident}
+        if threading.get_ident() not in own:  # a command or a reading that closes it does not wait for itself
             self._watching.join()
-            self._look()  # the last readings are told before goodbye
-        self._own.close()
 
     def _wake(self) -> None:
         with contextlib.suppress(ClosedError):  # it is being opened anew, and looks then
@@ -170,6 +169,13 @@ class Service(Closing):
             self._own = opening.pop_all()
 
     def _watch(self) -> None:
+        try:
+            self._keep_open()
+            self._look()  # the last readings are told before goodbye
+        finally:
+            self._own.close()
+
+    def _keep_open(self) -> None:
         while not self._stop.wait(_LOOK_S):
             if not self.is_running:
                 try:
@@ -206,13 +212,13 @@ class ControlClient(Closing):
         ...     control.send("lamp", "on", True, timeout_s=0.1)
         Traceback (most recent call last):
         tensor_pool.errors.NoServiceError: service:lamp does not answer: no echo of on within 0.1 s
-          try: tpool services lists those that do
+          try: tpool services lists those that do; one that refuses very many commands does not tell of all
     """
 
     def __init__(
         self,
         *,
-        tags: Iterable[str] | None = None,
+        tags: str | Iterable[str] | None = None,
         hears_commands: bool = False,
         aeron_dir: str | os.PathLike[str] | None = None,
         config: Config | str | os.PathLike[str] | None = None,

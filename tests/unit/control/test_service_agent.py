@@ -7,7 +7,7 @@ import pytest
 
 from discoveries import announce
 from tensor_pool.config import load_config
-from tensor_pool.control.access import Commanders, CommandRule
+from tensor_pool.control.access import Commanders, CommandRule, is_local
 from tensor_pool.control.client import EventClient
 from tensor_pool.control.declared import Command, Property
 from tensor_pool.control.desk import ServiceDesk
@@ -162,6 +162,16 @@ def test_an_echo_waits_for_who_is_slow(bus, lamp):
     assert [event.key for event in lamp.work()] == ["on"]
 
 
+def test_one_stream_for_commands_and_status_is_refused(bus):
+    with pytest.raises(ConfigError, match="each echo would be a command again"):
+        Lamp(bus, **{"streams.service_status_stream_id": 1400})
+
+
+def test_a_local_name_is_local():
+    assert is_local("aeron:udp?endpoint=localhost:20300")
+    assert not is_local("aeron:udp?endpoint=localhost.example.org:20300")
+
+
 class TestClient:
     """Who commands."""
 
@@ -180,6 +190,14 @@ class TestClient:
     def test_a_refusal_says_why(self, client):
         with pytest.raises(CommandRefusedError, match="'yes' is not true or false"):
             client.send("lamp", "on", "yes")
+
+    def test_who_hears_only_some_can_not_command_others(self, bus):
+        config = load_config(environ={}, search=False)
+        with (
+            EventClient(bus.client(), config, tags="stove") as client,
+            pytest.raises(ValueError, match="service:lamp would not be heard"),
+        ):
+            client.send("lamp", "on", value=True)
 
     def test_nobody_is_said(self, client):
         with pytest.raises(NoServiceError, match="no echo of on within"):

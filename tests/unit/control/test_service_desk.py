@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from tensor_pool.control.declared import Command, Property
@@ -134,7 +135,51 @@ def test_keys_that_can_not_be_are_said_at_once(key):
         ServiceDesk({key: Property(int, default=0)})
 
 
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("bad name \udcff"), "bad name \\udcff"),
+        (UnspeakableError(), "UnspeakableError"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_whatever_a_service_raises_becomes_a_refusal(error, text):
+    def fail(_):
+        raise error
+
+    desk = ServiceDesk(
+        {"act": Command(fail), "checked": Command(lambda _: None, kind=int, check=_after(7, fail))}
+    )
+    for refusal in (tell(desk, "act"), tell(desk, "checked", 8)):
+        assert text in refusal.text
+        msgspec.json.encode(refusal)
+
+
+def _after(allowed, fail):
+    return lambda value: None if value == allowed else fail(value)
+
+
+@pytest.mark.parametrize("wrong", [5, print, None])
+def test_what_is_declared_is_a_property_or_a_command(wrong):
+    with pytest.raises(TypeError, match="neither a Property nor a Command"):
+        ServiceDesk({"key": wrong})
+
+
+def test_too_much_is_not_told():
+    with pytest.raises(ValueError, match="up to 262,144"):
+        ServiceDesk({}).post("key", bytes(300_000))
+
+
 def test_declarations_that_contradict_themselves_are_said_at_once():
+    with pytest.raises(TypeError, match="can't be called"):
+        Command("blink")
+    with pytest.raises(ValueError, match="there is nothing"):
+        Command(print, kind=int, least=5, most=1)
     with pytest.raises(ValueError, match="5 is not a whole number up to 4"):
         Property(int, default=5, most=4)
     with pytest.raises(TypeError, match="there is no kind"):

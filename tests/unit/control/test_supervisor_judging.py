@@ -74,7 +74,13 @@ def test_a_step_that_is_not_possible_is_left_out() -> None:
 
 
 def test_slow_for_a_moment_is_not_slow() -> None:
-    assert run(*[(SLOW, 5), (FAIR, 1)] * 20) == []
+    assert run(*[(SLOW, 5), (FAIR, 6)] * 20) == []
+
+
+@pytest.mark.parametrize("calm", [HEALTHY, FAIR])
+def test_slow_again_and_again_is_slow(calm: Condition) -> None:
+    """Who skips hundreds of frames at a time loses none in between."""
+    assert run(*[(SLOW, 3), (calm, 3)] * 10)[0] == (6, Remedy.RATE_LIMITED)
 
 
 def test_back_again_step_by_step() -> None:

@@ -66,6 +66,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition = Condition.UNKNOWN
     since_ns: int = 0
     """When the condition began, or the last move was made."""
+    slow_since_ns: int = 0
+    """When it began to be slow: calm phases that are shorter than `slow_for_ms` don't count. Who skips many
+    frames at a time is slow again and again."""
+    last_slow_ns: int | None = None
     patience: int = 1
     """How many times as long as usual it has to be healthy before it is moved back."""
     has_come_back: bool = False
@@ -120,11 +124,20 @@ def judge(
     if condition is not standing.condition:
         standing = msgspec.structs.replace(standing, condition=condition, since_ns=now_ns)
     lasted_ns = now_ns - standing.since_ns
-    if condition is Condition.SLOW and lasted_ns >= section.slow_for_ns:
-        return _moved_on(standing, ladder, section, now_ns)
+    if condition is Condition.SLOW:
+        standing = _slow(standing, section, now_ns)
+        if now_ns - standing.slow_since_ns >= section.slow_for_ns:
+            return _moved_on(standing, ladder, section, now_ns)
     if condition is Condition.HEALTHY and lasted_ns >= standing.patience * section.healthy_for_ns:
         return _moved_back(standing, ladder, now_ns)
     return standing
+
+
+def _slow(standing: Standing, section: SupervisorSection, now_ns: int) -> Standing:
+    last_ns = standing.last_slow_ns
+    is_calm_over = last_ns is None or now_ns - last_ns > section.slow_for_ns
+    since_ns = now_ns if is_calm_over else standing.slow_since_ns
+    return msgspec.structs.replace(standing, slow_since_ns=since_ns, last_slow_ns=now_ns)
 
 
 def _moved_on(
@@ -137,7 +150,12 @@ def _moved_on(
     if standing.has_come_back:
         patience = min(2 * patience, section.longest_patience)
     return msgspec.structs.replace(
-        standing, remedy=further[0], since_ns=now_ns, patience=patience, has_come_back=False
+        standing,
+        remedy=further[0],
+        since_ns=now_ns,
+        slow_since_ns=now_ns,
+        patience=patience,
+        has_come_back=False,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.control.values import FrameRef
+from tensor_pool.errors import ConfigError
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.event_values import FORMATS, parse_assignment, shown
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.control.client import KnownService
     from tensor_pool.control.events import Event
+    from tensor_pool.control.values import Value
     from tensor_pool.host.control import ControlClient
     from tensor_pool.ops.cli.output import OutputFormat
+    from tensor_pool.wire.messages import Format
 
 __all__ = ["events", "send", "services"]
 
@@ -80,30 +83,31 @@ def send(
     """  # noqa: D301 - click's mark for text that stays as it is
     parsed = [parse_assignment(text, format_name) for text in orders]
 
-    def rows(control: ControlClient) -> Iterator[dict[str, Any]]:
-        for key, value, kind in parsed:
-            started = time.monotonic()
-            echo = control.send(
-                service,
-                key,
-                value,
-                format=kind,
-                correlation_id=correlation_id or 0,
-                timeout_s=timeout,
-            )
-            elapsed_ms = round((time.monotonic() - started) * 1e3, 1)
-            yield _row(echo) | {"elapsed_ms": elapsed_ms}
+    def tell(control: ControlClient, key: str, value: Value, kind: Format | None) -> dict[str, Any]:
+        started = time.monotonic()
+        echo = control.send(
+            service, key, value, format=kind, correlation_id=correlation_id or 0, timeout_s=timeout
+        )
+        return _row(echo) | {"elapsed_ms": round((time.monotonic() - started) * 1e3, 1)}
 
+    accepted: list[dict[str, Any]] = []
     try:
         with _connected(config, tags=[service]) as control:
-            accepted = rows(control)
-            print_rows(
-                accepted if output_format == "jsonl" else list(accepted),
-                ("service", "key", "value", "correlation_id", "elapsed_ms"),
-                output_format,
-            )
+            for order in parsed:
+                accepted.append(tell(control, *order))  # noqa: PERF401 - the next one may fail
+    except ConfigError:
+        raise
     except ValueError as e:
         raise click.UsageError(str(e)) from e
+    finally:  # what was accepted before the one that was not
+        if accepted:
+            _print_echoes(accepted, output_format)
+
+
+def _print_echoes(rows: list[dict[str, Any]], output_format: OutputFormat) -> None:
+    if output_format == "table":
+        rows = [row | {"value": shown(row["value"])} for row in rows]
+    print_rows(rows, ("service", "key", "value", "correlation_id", "elapsed_ms"), output_format)
 
 
 @click.command()
@@ -143,10 +147,10 @@ def services(
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     if service is None:
-        rows = [_summary(known) for known in found]
+        rows = [_summary(known, output_format) for known in found]
         print_rows(rows, ("service", "host", "pid", "properties", "commands", "doc"), output_format)
     else:
-        rows = [row for known in found for row in _keys(known)]
+        rows = [row for known in found for row in _keys(known, output_format)]
         print_rows(rows, ("key", "value", "expects", "doc"), output_format)
     ctx.exit(exit_codes.OK if found else exit_codes.PROBLEMS)
 
@@ -228,28 +232,37 @@ def _row(event: Event) -> dict[str, Any]:
         "at": at.isoformat(timespec="milliseconds"),
         "service": event.tag,
         "key": event.key,
-        "value": shown(event.value) if isinstance(event.value, bytes | FrameRef) else event.value,
+        "value": _plain(event.value),
         "correlation_id": event.correlation_id,
         "source": event.source,
     }
 
 
-def _summary(known: KnownService) -> dict[str, Any]:
+def _plain(value: Value) -> Any:
+    """A value as JSON has it."""
+    return shown(value) if isinstance(value, bytes | FrameRef) else value
+
+
+def _summary(known: KnownService, output_format: OutputFormat) -> dict[str, Any]:
+    properties: Any = {key: _plain(value) for key, value in known.values.items()}
+    if output_format == "table":
+        properties = [f"{key}={shown(value)}" for key, value in known.values.items()]
     return {
         "service": known.info.tag,
         "host": known.info.host,
         "pid": known.info.pid,
-        "properties": [f"{key}={shown(value)}" for key, value in known.values.items()],
+        "properties": properties,
         "commands": [declared.key for declared in known.info.commands],
         "doc": known.info.doc,
     }
 
 
-def _keys(known: KnownService) -> list[dict[str, Any]]:
+def _keys(known: KnownService, output_format: OutputFormat) -> list[dict[str, Any]]:
+    show = shown if output_format == "table" else _plain
     properties = [
         {
             "key": each.key,
-            "value": shown(known.values.get(each.key)),
+            "value": show(known.values.get(each.key)),
             "expects": "read only" if each.read_only else each.expects,
             "doc": each.doc,
         }

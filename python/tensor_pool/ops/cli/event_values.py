@@ -101,7 +101,11 @@ def _ref(typed: str) -> FrameRef:
 
 
 def _bytes(typed: str) -> bytes:
-    return bytes.fromhex(typed.removeprefix(_HEX))
+    digits = typed.removeprefix(_HEX)
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise ValueError(f"{digits!r} are no bytes: two hexadecimal digits for each") from None
 
 
 _READERS: Final[dict[Format, Callable[[str], Any]]] = dict.fromkeys(Format, int) | {

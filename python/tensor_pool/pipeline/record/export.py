@@ -7,6 +7,7 @@ import errno
 import json
 import secrets
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -35,6 +36,8 @@ _MANIFEST: Final = "export.json"
 """Lies in every export, so that only exports are ever overwritten."""
 _ZARR_MANIFEST: Final = "zarr.json"
 _MARK: Final = "tensorpool.export"
+_REMOVE_S: Final = 2.0
+_REMOVE_PAUSE_S: Final = 0.02
 
 
 class ExportedStream(msgspec.Struct, kw_only=True):
@@ -184,7 +187,7 @@ def _whole_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
             yield unfinished
             _put_in_place(unfinished, out, overwrite=overwrite)
         except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            _remove(unfinished)
             raise
     except RegionError:
         raise
@@ -218,6 +221,14 @@ def _put_in_place(unfinished: Path, out: Path, *, overwrite: bool) -> None:
     out.rename(old)
     unfinished.rename(out)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(directory: Path) -> None:
+    """Removes what was begun; a library's own threads may still write to it for a moment."""
+    deadline = time.monotonic() + _REMOVE_S
+    while directory.exists() and time.monotonic() < deadline:
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(_REMOVE_PAUSE_S * directory.exists())
 
 
 def _write_manifest(directory: Path, file_format: str, done: list[ExportedStream]) -> None:
