@@ -25,13 +25,6 @@ pub trait Source {
     /// Reads frame `seq`.
     fn take(&self, seq: u64) -> Result<Self::Frame, DropReason>;
 
-    /// Is there a slot that nothing was ever written to? Then no frame was overwritten yet.
-    fn has_unused(&self) -> bool {
-        let mut found = false;
-        self.each_commit(|commit| found |= commit == Commit::in_progress(0));
-        found
-    }
-
     /// The highest sequence number that is committed.
     fn newest(&self) -> Option<u64> {
         let mut newest = None;
@@ -97,8 +90,6 @@ const SEARCHES: u32 = 3;
 #[derive(Debug, Default)]
 pub struct Cursor {
     next: u64,
-    /// Does `next` follow a frame that was there? Else it stands for whatever a new ring begins with.
-    is_begun: bool,
     /// The doorbell before the last look that found nothing: wait while it is unchanged.
     bell: u32,
     /// Was the doorbell looked at before the slot was, the last time?
@@ -113,7 +104,7 @@ pub struct Cursor {
 impl Cursor {
     /// Starts at frame `next`.
     pub fn at(next: u64) -> Self {
-        Self { next, is_begun: next > 0, ..Self::default() }
+        Self { next, ..Self::default() }
     }
 
     /// The sequence number that comes next.
@@ -144,7 +135,6 @@ impl Cursor {
     /// Goes to frame `seq`; what lies between is not a gap.
     pub fn seek(&mut self, seq: u64) {
         self.next = seq;
-        self.is_begun = seq > 0;
         self.searched = None;
         self.is_bell_fresh = false;
     }
@@ -186,7 +176,6 @@ impl Cursor {
             if commit.holds(self.next) {
                 let frame = source.take(self.next);
                 self.next += 1;
-                self.is_begun = true;
                 match frame {
                     Ok(frame) => return Polled::Frame(frame),
                     // Dropped frames are not errors and not tried again [WIRE-15.21-4].
@@ -233,9 +222,6 @@ impl Cursor {
 
     /// The writer overwrote what was being read: it is at our heels, and the next frames would end the same way.
     fn get_ahead<S: Source>(&mut self, source: &S) {
-        if !self.is_begun {
-            return; // it was a frame of another ring
-        }
         let likely_to_stay = self.likely_to_stay(source).filter(|seq| *seq > self.next);
         if let Some(found) = likely_to_stay.and_then(|seq| source.oldest_from(seq)) {
             self.skip_to(found);
@@ -249,9 +235,6 @@ impl Cursor {
 
     /// The writer has lapped us. False when nothing is committed further ahead.
     fn resume_after_lap<S: Source>(&mut self, source: &S) -> bool {
-        if !self.is_begun && source.has_unused() {
-            return self.skip_missing(source); // nobody went round: the numbers just begin behind the first lap
-        }
         let found = self.likely_to_stay(source).and_then(|seq| source.oldest_from(seq.max(self.next + 1)));
         found.inspect(|seq| self.skip_to(*seq)).is_some()
     }
@@ -264,9 +247,6 @@ impl Cursor {
         // The first search may have passed a slot just before its frame was committed and then met a later
         // one. Commits come in order: a second search sees every frame below the one that the first found.
         if let Some(found) = source.oldest_from(self.next) {
-            if !self.is_begun && source.has_unused() {
-                self.next = found; // bridges begin an epoch in the middle: nothing was there before it
-            }
             self.skip_to(found);
         }
         true
@@ -275,7 +255,6 @@ impl Cursor {
     fn skip_to(&mut self, seq: u64) {
         self.gaps += seq - self.next;
         self.next = seq;
-        self.is_begun = true;
     }
 }
 

@@ -52,33 +52,6 @@ fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
 }
 
 #[test]
-fn what_a_ring_begins_with_is_no_gap_unless_frames_before_it_are_gone() {
-    let publish_at = |writer: &mut RingWriter, seq| {
-        let claim = writer.claim(1, Some(seq)).unwrap();
-        writer.commit(&claim, &bytes_header(1)).unwrap();
-        writer.ring(1);
-    };
-    // 300 to 305 have slots 4 to 7, 0 and 1: also where a cursor at 0 looks, and none of them is to be missed.
-    for looks_before in [true, false] {
-        let r = ring(8, &[64]);
-        let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-        let mut cursor = Cursor::default();
-        if looks_before {
-            assert_eq!(drain(&mut cursor, &reader, &drops), []);
-        }
-        (300..=305).for_each(|seq| publish_at(&mut writer, seq));
-        assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), ((300..=305).collect(), 0));
-        publish_at(&mut writer, 308);
-        assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![308], 2));
-    }
-    let r = ring(8, &[64]);
-    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-    (0..20).for_each(|seq| publish_at(&mut writer, seq));
-    let mut cursor = Cursor::default();
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), ((15..20).collect(), 15));
-}
-
-#[test]
 fn a_cursor_gets_ahead_of_a_writer_that_overwrote_what_was_read() {
     let r = ring(8, &[64]);
     let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
