@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S: Final = 20.0
 _SLICE_S: Final = 0.1
+_REST_S: Final = 0.3
 _SPIN_NS: Final = 100_000
 """Before a frame is due its time is waited for without sleeping: sleeps end when they like."""
 _MOST_AHEAD: Final = 8
@@ -114,6 +115,7 @@ class SendingEnd(End):
 
     def work(self) -> None:
         """Publishes frames; the bridge sends them on a thread of its own."""
+        self._wait_for_rest()
         self.goes.wait()
         self._passed_before, self._started = self._passed(), time.monotonic()
         due_ns = time.monotonic_ns()
@@ -128,6 +130,14 @@ class SendingEnd(End):
                     slot.array[0] = time.monotonic_ns()
             self.frames += 1
         self.ends.wait()  # what its thread took of the processor is asked for while it lives
+
+    def _wait_for_rest(self) -> None:
+        """Until nothing is under way of the frames that touched the memory: they would count as passed."""
+        passed, since = self._passed(), time.monotonic()
+        while time.monotonic() - since < _REST_S:
+            time.sleep(_REST_S / 10)
+            if self._passed() != passed:
+                passed, since = self._passed(), time.monotonic()
 
     def _passed(self) -> int:
         sent = self._bridge.stats[0].sent

@@ -17,6 +17,8 @@ from tensor_pool.ops.cli.exit_codes import OK
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.testing.cluster import Process
 
+pytestmark = pytest.mark.slow
+
 CAMERA = """
     while True:
         try:
