@@ -39,6 +39,7 @@ impl AeronDrain {
         Drain::start(&options).map(|drain| Self { drain }).map_err(|e| raise(py, e))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "keyword-only in Python")]
     #[pyo3(signature = (subscription, *, max_messages, max_bytes, accept = None, quiet = Vec::new(), texts = None))]
     fn inbox(
         &self,
