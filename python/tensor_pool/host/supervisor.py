@@ -58,7 +58,7 @@ class Supervisor(Closing):
         >>> with tp.connect(embedded=True) as pool, pool.producer("camera", dtype="uint8", shape=(4,)):
         ...     config = tp.load_config(overrides={"aeron.dir": pool.aeron_dir}, environ={}, search=False)
         ...     with Supervisor(config) as supervisor:
-        ...         wait_until(lambda: [stream.name for stream in supervisor.view().streams])
+        ...         wait_until(lambda: [each.name for each in supervisor.view().streams if each.name])
         ['camera']
     """
 
