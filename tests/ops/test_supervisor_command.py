@@ -78,7 +78,8 @@ def test_status_shows_streams_and_consumers(ask: Callable[..., list[dict[str, An
         return found[0] if found and found[0]["remedy"] != "none" else None
 
     consumer = wait_until(row, timeout_s=30)
-    assert (consumer["name"], consumer["remedy"], consumer["mode"]) == ("camera", "rate_limited", "stream")
+    assert (consumer["name"], consumer["remedy"]) == ("camera", "rate_limited")
+    assert consumer["mode"] in ("stream", "rate_limited"), "as long as it is a dry run, or not any more"
     (stream,) = ask("supervisor", "status", "--streams")
     assert (stream["name"], stream["state"], stream["consumers"]) == ("camera", "live", 1)
 
@@ -118,11 +119,9 @@ def test_it_is_a_service_like_others(ask: Callable[..., list[dict[str, Any]]], s
     def values() -> dict[str, Any]:
         return {row["key"]: row["value"] for row in ask("services", "supervisor")}
 
-    found = wait_until(
-        lambda: (known := values()).get("supervisor.decisions") not in (None, "0") and known, 30
-    )
-    assert (found["supervisor.streams"], found["supervisor.consumers"]) == ("1", "1")
-    assert found["dry_run"] in ("true", "false")
+    found = wait_until(lambda: (known := values()).get("supervisor.decisions") not in (None, 0) and known, 30)
+    assert (found["supervisor.streams"], found["supervisor.consumers"]) == (1, 1)
+    assert found["dry_run"] in (True, False)
 
 
 def test_watch(host: Cluster, slow_id: int, tpool: Callable[..., Any]) -> None:
