@@ -104,7 +104,9 @@ class CommandedRecorder(Closing):
     def is_running(self) -> bool:
         """Whether it records, or may be told to; False when a recording ended by itself."""
         recorder = self._recorder
-        return self._service is not None if recorder is None else recorder.is_running
+        if recorder is None or not self._wanted:  # one that is being closed has not ended by itself
+            return self._service is not None
+        return recorder.is_running
 
     @property
     def progress(self) -> dict[str | int, StreamProgress]:
