@@ -16,11 +16,9 @@ from tensor_pool.errors import ConfigError, NoMediaDriverError, TensorPoolError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.connection import configured
 from tensor_pool.host.neighbours import optional_providers, providers
+from tensor_pool.host.running import RunningAgent
 from tensor_pool.pool.discovering import DiscoveryClient
 from tensor_pool.pool.pool import no_driver_error
-from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
-from tensor_pool.transport import AeronClient, AeronCounters
-from tensor_pool.transport.drain import Drain
 
 if TYPE_CHECKING:
     import os
@@ -29,11 +27,12 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.discovery.config import DriverSource
     from tensor_pool.pool.discovering import FoundStream, Search
+    from tensor_pool.runtime import CounterFactory
+    from tensor_pool.transport.drain import Drain
 
 __all__ = ["Registry", "Searching", "discover"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LONGEST_NAP_S: Final = 0.1
 
 
 def discover(
@@ -149,7 +148,7 @@ def _heard(source: DriverSource) -> HeardDriver:
     )
 
 
-class Registry(Closing):
+class Registry(RunningAgent):
     """A registry of the streams of many drivers; it runs from construction to `close`.
 
     Args:
@@ -168,18 +167,9 @@ class Registry(Closing):
                 hint="a table [[discovery.sources]] with the channel where drivers tell of their streams",
             )
         self.requests = registry_endpoint(section)
-        with contextlib.ExitStack() as opening:
-            client = opening.enter_context(
-                AeronClient.connect(
-                    host_aeron.aeron_dir(config.aeron),
-                    name="registry",
-                    driver_timeout_ms=config.aeron.driver_timeout_ms,
-                    channel_defaults=config.aeron.channel_defaults,
-                )
-            )
-            drain = opening.enter_context(Drain(client, name="registry drain"))
-            counters = AeronCounters(client)
-            self._agent = DiscoveryAgent(
+
+        def make(drain: Drain, counters: CounterFactory) -> DiscoveryAgent:
+            return DiscoveryAgent(
                 drain.client,
                 section,
                 requests=self.requests,
@@ -188,30 +178,5 @@ class Registry(Closing):
                 counters=counters,
                 subscribe=drain.subscribe,
             )
-            self._runner = opening.enter_context(
-                AgentRunner(
-                    self._agent,
-                    idle=make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S),
-                    policy=ErrorPolicy(limit=config.agents.error_limit),
-                    counters=counters,
-                )
-            )
-            self._own = opening.pop_all()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it answers."""
-        return self._runner.is_running
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended it, unless it was closed."""
-        return self._runner.error
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it has ended; says whether it has."""
-        return self._runner.wait(timeout_s)
-
-    def close(self) -> None:
-        """Ends. May be called again."""
-        self._own.close()
+        super().__init__(config, "registry", make)

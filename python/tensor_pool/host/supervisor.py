@@ -19,11 +19,8 @@ from tensor_pool.control.supervisor.pages import HEALTH, LOG, PageCollector, pag
 from tensor_pool.control.tags import service_tag
 from tensor_pool.driver import DriverSection
 from tensor_pool.errors import NoServiceError
-from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.control import ControlClient, Service
-from tensor_pool.runtime import AgentRunner, ErrorPolicy, make_idle
-from tensor_pool.transport import AeronClient, AeronCounters
-from tensor_pool.transport.drain import Drain
+from tensor_pool.host.running import RunningAgent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,16 +28,17 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.control.supervisor.journal import Journal
     from tensor_pool.control.supervisor.view import SupervisorView
+    from tensor_pool.runtime import CounterFactory
+    from tensor_pool.transport.drain import Drain
 
 __all__ = ["Supervisor", "SupervisorClient"]
 
 _NAME: Final = "supervisor"
 _DECISION: Final = "decision"
 _DRY_RUN: Final = "dry_run"
-_LONGEST_NAP_S: Final = 0.1
 
 
-class Supervisor(Closing):
+class Supervisor(RunningAgent):
     """Watches the streams of this host and moves consumers that can't keep up, from construction to `close`.
 
     It is a service, too: who commands ``service:supervisor`` may set ``dry_run``, and hears of each decision.
@@ -64,33 +62,22 @@ class Supervisor(Closing):
 
     def __init__(self, config: Config) -> None:
         self.setting: Final = Setting.of(config)
-        with contextlib.ExitStack() as opening:
-            client = opening.enter_context(
-                AeronClient.connect(
-                    host_aeron.aeron_dir(config.aeron),
-                    name="supervisor",
-                    driver_timeout_ms=config.aeron.driver_timeout_ms,
-                    channel_defaults=config.aeron.channel_defaults,
-                )
-            )
-            drain = opening.enter_context(Drain(client, name="supervisor drain"))
-            counters = AeronCounters(client)
+
+        def make(drain: Drain, counters: CounterFactory) -> SupervisorAgent:
             self._agent = SupervisorAgent(
                 drain.client, self.setting, counters=counters, subscribe=drain.subscribe
             )
-            self._runner = opening.enter_context(
-                AgentRunner(
-                    self._agent,
-                    idle=make_idle("doorbell", bell=drain, max_pause_s=_LONGEST_NAP_S),
-                    policy=ErrorPolicy(limit=config.agents.error_limit),
-                    counters=counters,
-                )
-            )
-            self._service = None
-            if config[ControlSection].enabled:
-                self._service = opening.enter_context(self._open_service(config))
-                self._agent.journal.on_decision = self._tell
-            self._own = opening.pop_all()
+            return self._agent
+
+        super().__init__(config, "supervisor", make)
+        self._service: Service | None = None
+        if config[ControlSection].enabled:
+            try:
+                self._service = self._open_service(config)
+            except BaseException:
+                self.close()
+                raise
+            self._agent.journal.on_decision = self._tell
 
     def _open_service(self, config: Config) -> Service:
         return Service(
@@ -169,23 +156,11 @@ class Supervisor(Closing):
         if self._service is not None:
             self._service[_DRY_RUN] = dry_run
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it watches."""
-        return self._runner.is_running
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended it, unless it was closed."""
-        return self._runner.error
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it has ended; says whether it has."""
-        return self._runner.wait(timeout_s)
-
     def close(self) -> None:
         """Ends. Consumers stay as they were told. May be called again."""
-        self._own.close()
+        if self._service is not None:
+            self._service.close()
+        super().close()
 
 
 class SupervisorClient(Closing):

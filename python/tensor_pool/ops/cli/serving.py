@@ -21,8 +21,8 @@ _LOOK_S: Final = 0.5
 """How often to look whether the service has ended by itself."""
 
 _HINTS: Final[dict[type[TransportError], str]] = {
-    NoMediaDriverError: "start the media driver, then this again; a supervisor does both",
-    AeronClientLostError: "start this again; a supervisor does, when it was stopped or starved for seconds",
+    NoMediaDriverError: "start the media driver, then this again; systemd, say, does both",
+    AeronClientLostError: "start this again, as systemd does, say: it was stopped or starved for seconds",
 }
 """What to do about the ends that are nobody's mistake."""
 
