@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tensor_pool.runtime import logs
 
 # Two cores, shared with drivers and other processes of the tests: an example that was slow once says nothing.
 settings.register_profile("shared machine", deadline=None, print_blob=True)
@@ -30,6 +33,13 @@ LONGEST_FIRST = (
     "test_dataset.py",
 )
 """Files that take most of a minute or more: begun last, one of them would run on alone."""
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that a test runs in this process sets up logging, to a stream that ends with the test."""
+    yield
+    logs.reset()
 
 
 @pytest.hookimpl(trylast=True)

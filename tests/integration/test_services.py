@@ -236,6 +236,23 @@ def test_a_service_survives_its_media_driver(host: Cluster) -> None:
                 control.send("steady", "on", value=False)
 
 
+def test_a_command_is_not_carried_out_again_by_who_comes_later(host: Cluster) -> None:
+    """Aeron has a new subscriber begin where the slowest one is: here one that died unnoticed."""
+    carried_out: list[object] = []
+    commands = {"count": Command(carried_out.append, kind=int)}
+    lamp(host, "dead").kill()
+    with (
+        tp.Service("heir", commands=commands, config=host.config),
+        tp.ControlClient(config=host.config) as control,
+    ):
+        control.send("heir", "count", 1)
+    with tp.Service("heir", commands=commands, config=host.config) as later:
+        wait_until(lambda: refused(host, later.tag, "stale") == 1)
+        with tp.ControlClient(config=host.config) as control:
+            control.send("heir", "count", 2)
+    assert carried_out == [1, 2]
+
+
 class TestLinks:
     """Commands over UDP, and who may give them."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tensor_pool.ops.cli.root import run
-from tensor_pool.runtime import logs
 from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def client(media: EmbeddedMediaDriver) -> Iterator[AeronClient]:
 @pytest.fixture
 def tpool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Outcome]]:
+) -> Callable[..., Outcome]:
     for name in list(os.environ):
         if name.startswith("TENSOR_POOL__") or name == "XDG_CONFIG_HOME":
             monkeypatch.delenv(name)
@@ -49,5 +48,4 @@ def tpool(
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    yield call
-    logs.reset()
+    return call

@@ -15,7 +15,7 @@ from tensor_pool.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Commanders", "CommandRule", "is_local"]
+__all__ = ["Commanders", "CommandRule", "is_ipc", "is_local"]
 
 IPC: Final = "ipc"
 _LOCAL: Final = (IPC, "127.0.0.0/8", "::1/128")
@@ -69,6 +69,16 @@ class Commanders:
         return any(rule.allows(tag, source) for rule in self._rules)
 
 
+def is_ipc(source: str) -> bool:
+    """Whether a source, as Aeron names it, is a process of this host.
+
+    Example:
+        >>> is_ipc("aeron:ipc"), is_ipc("127.0.0.1:40456")
+        (True, False)
+    """
+    return source.startswith("aeron:ipc")
+
+
 def is_local(channel: str) -> bool:
     """Whether nothing from another host comes over a channel.
 
@@ -86,7 +96,7 @@ def is_local(channel: str) -> bool:
 
 def _is_of(source: str, place: str) -> bool:
     if place == IPC:
-        return source.startswith("aeron:ipc")
+        return is_ipc(source)
     address = _address(source)
     return address is not None and address in ipaddress.ip_network(place)
 

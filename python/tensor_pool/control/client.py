@@ -120,9 +120,10 @@ class EventClient(Closing):
         if self._wanted is not None and tag not in self._wanted:
             raise ValueError(f"{tag} would not be heard: this client hears {', '.join(sorted(self._wanted))}")
         number = correlation_id or secrets.randbits(62) + 1
-        message = event_message(tag, check_key(key), value, correlation_id=number, format=format)
         deadline = time.monotonic() + timeout_s
         self._connect(min(deadline, self._connect_until))
+        # After that: what was said before a service began is not for it.
+        message = event_message(tag, check_key(key), value, correlation_id=number, format=format)
         self._forget()
         if not self._offer(self._form.encode(message), deadline):
             raise _no_service(tag, "nobody listens to commands here")

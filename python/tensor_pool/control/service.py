@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tensor_pool.control.access import Commanders
+from tensor_pool.control.access import Commanders, is_ipc
 from tensor_pool.control.config import ControlPlaces, ControlSection
 from tensor_pool.control.declared import Command, Property
 from tensor_pool.control.desk import OWN_KEYS, DeclaredKey, Refusal, ServiceDesk
@@ -18,6 +18,7 @@ from tensor_pool.control.ear import EventEar, listen
 from tensor_pool.control.events import EventForm, event_message
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
+from tensor_pool.runtime.clock import realtime_offset_ns
 from tensor_pool.runtime.repeats import limit_repeats
 from tensor_pool.transport.outbox import Outbox
 
@@ -39,6 +40,8 @@ ENDED: Final = f"{OWN_KEYS}ended"
 """Key of a service's last words."""
 _MAX_REFUSALS: Final = 32
 """Refusals that are told in one period; all are counted."""
+_MAX_STALE_NS: Final = 600 * 1_000_000_000
+"""A time further back than this is none of the clock that this host has."""
 
 
 class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +120,7 @@ class ServiceAgent:
             TransportError: Aeron does not do what it is asked.
         """
         self.thread_id = threading.get_ident()
+        self._started_ns = self._clock.monotonic_ns()
         unsent = self.counters.cell(CounterType.CONTROL_UNSENT)
         for endpoint in self._places.told_at:
             self._status.append(Outbox(self._client.add_publication(*endpoint), unsent))
@@ -180,6 +184,9 @@ class ServiceAgent:
             return
         if event is None or event.tag != self.tag:
             return  # another's [SVC-5-3]
+        if self._is_stale(event, source):
+            self._count_refused("stale")
+            return
         if self._commanders.allow(self.tag, source):
             refusal = self.desk.take(event)
         else:
@@ -194,6 +201,17 @@ class ServiceAgent:
             self._echo(event)
         else:
             self._refuse(refusal, source)
+
+    def _is_stale(self, event: EventMessage, source: str) -> bool:
+        """Whether a process of this host said it before this service began: it was for another one.
+
+        A new subscriber of Aeron's IPC begins where the slowest one is, so it may hear a command again that
+        its predecessor has carried out.
+        """
+        if not is_ipc(source):
+            return False
+        said_ns = event.timestamp_ns - realtime_offset_ns(self._clock)
+        return 0 < self._started_ns - said_ns < _MAX_STALE_NS
 
     def _echo(self, event: EventMessage) -> None:
         """The same event, but for the time: this is what makes a command accepted [SVC-6-1]."""

@@ -108,6 +108,32 @@ def test_only_its_own_tag_counts(bus, lamp):
     assert "commands refused (unknown_key)" not in lamp.agent.counters.snapshot()
 
 
+class TestCommandsFromBefore:
+    """Aeron may give a new subscriber what was said to another one."""
+
+    @pytest.fixture(autouse=True)
+    def from_this_host(self, monkeypatch):
+        monkeypatch.setattr("tensor_pool.control.service.is_ipc", lambda _: True)
+
+    @pytest.mark.parametrize(
+        ("said_before_ns", "is_carried_out"),
+        [(1, False), (60_000_000_000, False), (0, True), (-1, True), (10**18, True)],
+        ids=["just before", "a minute ago", "at the start", "afterwards", "by another clock"],
+    )
+    @pytest.mark.parametrize("step_ns", [0, -(10**13), 10**13])
+    def test_are_left_out_and_counted(self, lamp, said_before_ns, is_carried_out, step_ns):
+        lamp.clock.step_realtime(step_ns)  # an operator sets the clock; commands are stamped with it
+        said_ns = lamp.clock.realtime_ns() - said_before_ns
+        lamp.clock.advance(s=5)
+        message = event_message("service:lamp", "blink", 3, timestamp_ns=said_ns)
+        lamp.commands.offer(EventForm().encode(message))
+        told = lamp.work()
+        assert lamp.blinks == ([3] if is_carried_out else [])
+        assert ("blink" in {event.key for event in told}) is is_carried_out
+        counts = lamp.agent.counters.snapshot()
+        assert counts.get("commands refused (stale)", 0) == (0 if is_carried_out else 1)
+
+
 def test_what_is_no_event_is_passed_over_or_counted(lamp):
     lamp.commands.offer(encode(announce(stream_id=10_000)))
     data = EventForm().encode(event_message("service:lamp", "on", value=True))

@@ -1,14 +1,13 @@
 """Running ``tpool`` inside the test process, in an empty directory with a clean environment."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tensor_pool.ops.cli.root import run
-from tensor_pool.runtime import logs
 
 
 class Outcome(NamedTuple):
@@ -28,11 +27,10 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tpool(empty_directory: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Outcome]]:
+def tpool(empty_directory: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     def call(*arguments: str) -> Outcome:
         code = run(arguments)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    yield call
-    logs.reset()
+    return call
