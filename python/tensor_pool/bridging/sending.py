@@ -28,6 +28,8 @@ __all__ = ["ByteBudget", "SendLane", "SentStats"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1
+_RECEIVER_LOOK_S: Final = 0.01
+"""Between two looks whether there is a receiver."""
 _GONE_S: Final = 1.0
 """A receiver that takes nothing for so long is gone, or can't be reached."""
 _ALONE_S: Final = 3.0
@@ -102,6 +104,8 @@ class SendLane(Closing):
         self._is_newer = section.dialect == "newer"
         self._patience_s = section.assembly_timeout_ms / 1000
         """A receiver gives a frame up that takes longer."""
+        self._max_payload_bytes = route.max_payload_bytes
+        self._is_limited = bool(route.mapping.max_bytes_per_s or route.mapping.max_rate_hz)
         self._budget = ByteBudget(route.mapping.max_bytes_per_s)
         self._gate = RateGate(route.mapping.max_rate_hz)
         """A consumer's own rate is a whole number, above this one."""
@@ -122,6 +126,7 @@ class SendLane(Closing):
         self._was_connected = False
         self._connected_s = time.monotonic()
         """When there was a receiver last."""
+        self._look_at_s = 0.0
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
@@ -211,34 +216,47 @@ class SendLane(Closing):
         self._last = frame.epoch, frame.seq
 
     def _send(self, frame: Frame) -> None:
-        now_s = time.monotonic()
         self._note_number(frame)
         self._is_overtaken = False
-        if frame.nbytes > self.route.max_payload_bytes:
+        if frame.nbytes > self._max_payload_bytes:
             self._dropped["too_large"] += 1
             return
-        if not self._gate.accept(frame.timestamp_ns, now_ns=time.monotonic_ns()):
-            return
-        if not self._budget.take(frame.nbytes, now_s=now_s):
-            self._dropped["over_bandwidth"] += 1
+        if self._is_limited and not self._may_pass(frame):
             return
         trace_id = frame.info.trace_id if self._is_newer else None
         reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
-        if reason is not None:
-            self._dropped[reason] += 1
+        if reason is None:
+            self._held_back_s = None
+        else:
+            self._note_failure(reason)
+
+    def _may_pass(self, frame: Frame) -> bool:
+        if not self._gate.accept(frame.timestamp_ns, now_ns=time.monotonic_ns()):
+            return False
+        if not self._budget.take(frame.nbytes, now_s=time.monotonic()):
+            self._dropped["over_bandwidth"] += 1
+            return False
+        return True
+
+    def _note_failure(self, reason: str) -> None:
+        self._dropped[reason] += 1
         self._is_overtaken = reason == "torn"
         if reason != "back_pressured":
             self._held_back_s = None
         elif self._held_back_s is None:
-            self._held_back_s = now_s
-        elif now_s - self._held_back_s > _GONE_S:
+            self._held_back_s = time.monotonic()
+        elif time.monotonic() - self._held_back_s > _GONE_S:
             self._begin_anew()
 
     def _look_who_is_there(self) -> None:
         """A log has room for seconds of small frames, so that back-pressure comes late or never."""
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _RECEIVER_LOOK_S
         if self._publication.connected:
             self._was_connected = True
-            self._connected_s = time.monotonic()
+            self._connected_s = now_s
         elif self._was_connected:
             self._begin_anew()
 

@@ -81,8 +81,8 @@ class DiscoveryDesk:
         query, client_id = StreamQuery.of(request), request.client_id
         matching = (
             stream
-            for stream in self._index.streams(now_ns=now_ns)
-            if query.matches(stream) and self._visibility.sees(client_id, stream)
+            for stream in self._index.matching(query, now_ns=now_ns)
+            if self._visibility.sees(client_id, stream)
         )
         found = list(itertools.islice(matching, self._max_results + 1))
         if len(found) > self._max_results:

@@ -28,7 +28,8 @@ HEARD: Final = (
     m.DriverAnnounce,
 )
 _LOG: Final = logging.getLogger(__name__)
-_POLL_LIMIT: Final = 256
+_POLL_LIMIT: Final = 16
+"""Few at a time: who asks does not wait until a thousand streams were told of again."""
 _MAX_SESSIONS: Final = 4_096
 
 

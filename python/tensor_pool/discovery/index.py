@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool.discovery.known import KnownStream
+from tensor_pool.discovery.lookup import StreamKey, StreamLookup
 from tensor_pool.discovery.metadata import Description
+from tensor_pool.discovery.query import StreamQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +43,7 @@ class StreamIndex:
         ...     announce_clock_domain=ClockDomain.MONOTONIC, layout_version=1, header_nslots=8,
         ...     header_slot_bytes=256, header_region_uri="shm:file?path=/dev/shm/ring", payload_pools=())
         >>> index.on_pool_announce(Authority("lab", "aeron:ipc", 1000), announce, now_ns=0)
-        >>> [stream.announce.stream_id for stream in index.streams(now_ns=1)]
+        >>> [stream.announce.stream_id for stream in index.matching(StreamQuery(stream_id=10000), now_ns=1)]
         [10000]
         >>> list(index.streams(now_ns=3_000_000_000))
         []
@@ -50,8 +52,9 @@ class StreamIndex:
     def __init__(self, *, expiry_ns: int, max_streams: int = 10_000) -> None:
         self._expiry_ns = expiry_ns
         self._max_streams = max_streams
-        self._entries: dict[tuple[str, int], KnownStream] = {}
-        self._descriptions: dict[tuple[str, int], Description] = {}
+        self._entries: dict[StreamKey, KnownStream] = {}
+        self._lookup = StreamLookup()
+        self._descriptions: dict[StreamKey, Description] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,7 +79,7 @@ class StreamIndex:
                 known.heard_ns = now_ns
                 return None
         said = self._described(key, announce.epoch)
-        self._entries[key] = KnownStream(authority, announce, said, heard_ns=now_ns)
+        self._put(key, KnownStream(authority, announce, said, heard_ns=now_ns))
         return None
 
     def on_data_source_announce(
@@ -105,15 +108,16 @@ class StreamIndex:
 
     def forget(self, authority: Authority) -> None:
         """Forgets the streams of a driver that says it ends."""
-        for known in (self._entries, self._descriptions):
-            for key in [key for key in known if key[0] == authority.instance_id]:
-                del known[key]
+        for key in [key for key in self._entries if key[0] == authority.instance_id]:
+            self._remove(key)
+        for key in [key for key in self._descriptions if key[0] == authority.instance_id]:
+            del self._descriptions[key]
 
     def expire(self, now_ns: int) -> int:
         """Removes what is too old; says how many streams."""
         old = [key for key, entry in self._entries.items() if self._is_expired(entry, now_ns)]
         for key in old:
-            del self._entries[key]
+            self._remove(key)
         silent_ns = now_ns - _PATIENCE * self._expiry_ns
         for key in [key for key, said in self._descriptions.items() if said.heard_ns <= silent_ns]:
             del self._descriptions[key]
@@ -125,24 +129,41 @@ class StreamIndex:
         Drivers go on announcing the memory of a stream that nobody produces any more [DRV-8-4]. There is
         nothing to attach to, so it is told of again when somebody produces it.
         """
+        return self.matching(StreamQuery(), now_ns=now_ns)
+
+    def matching(self, query: StreamQuery, *, now_ns: int) -> Iterator[KnownStream]:
+        """Those of `streams` that a query asks for."""
+        keys = self._lookup.candidates(query)
+        entries = self._entries.values() if keys is None else (self._entries[key] for key in keys)
         return (
             entry
-            for entry in self._entries.values()
-            if entry.announce.producer_id and not self._is_expired(entry, now_ns)
+            for entry in entries
+            if entry.announce.producer_id and not self._is_expired(entry, now_ns) and query.matches(entry)
         )
+
+    def _put(self, key: StreamKey, stream: KnownStream) -> None:
+        known = self._entries.get(key)
+        if known is not stream:
+            if known is not None:
+                self._lookup.discard(key, known)
+            self._entries[key] = stream
+            self._lookup.add(key, stream)
+
+    def _remove(self, key: StreamKey) -> None:
+        self._lookup.discard(key, self._entries.pop(key))
 
     def _is_expired(self, entry: KnownStream, now_ns: int) -> bool:
         return now_ns - entry.heard_ns >= self._expiry_ns
 
-    def _described(self, key: tuple[str, int], epoch: int) -> Description | None:
+    def _described(self, key: StreamKey, epoch: int) -> Description | None:
         """What was said about a stream, unless that was in another epoch: somebody else may have it now."""
         said = self._descriptions.get(key)
         return said if said is not None and said.epoch == epoch else None
 
-    def _describe(self, key: tuple[str, int]) -> None:
+    def _describe(self, key: StreamKey) -> None:
         entry = self._entries.get(key)
         if entry is not None:
-            self._entries[key] = entry.described(self._described(key, entry.announce.epoch))
+            self._put(key, entry.described(self._described(key, entry.announce.epoch)))
 
 
 def _is_sound(announce: ShmPoolAnnounce) -> bool:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "Searching", "discover"]
 
 _LOG: Final = logging.getLogger(__name__)
+_LONGEST_PAUSE_MS: Final = 2
+"""How late a registry may notice a question: many ask it, and wait."""
 
 
 def discover(
@@ -179,4 +181,4 @@ class Registry(RunningAgent):
                 subscribe=drain.subscribe,
             )
 
-        super().__init__(config, "registry", make)
+        super().__init__(config, "registry", make, longest_pause_ms=_LONGEST_PAUSE_MS)

@@ -29,12 +29,20 @@ class RunningAgent(Closing):
         config: The sections ``agents`` and ``aeron``.
         name: What its connection and its threads are called.
         make: Makes the agent, from what receives for it and from where its counters come.
+        longest_pause_ms: How late a message may be noticed.
 
     Raises:
         NoMediaDriverError: Nobody runs a media driver here.
     """
 
-    def __init__(self, config: Config, name: str, make: Callable[[Drain, CounterFactory], Agent]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        make: Callable[[Drain, CounterFactory], Agent],
+        *,
+        longest_pause_ms: float = 10,
+    ) -> None:
         with contextlib.ExitStack() as opening:
             client = opening.enter_context(
                 AeronClient.connect(
@@ -44,7 +52,9 @@ class RunningAgent(Closing):
                     channel_defaults=config.aeron.channel_defaults,
                 )
             )
-            drain = opening.enter_context(Drain(client, name=f"{name} drain"))
+            drain = opening.enter_context(
+                Drain(client, name=f"{name} drain", longest_pause_ms=longest_pause_ms)
+            )
             counters = AeronCounters(client)
             self._runner = opening.enter_context(
                 AgentRunner(

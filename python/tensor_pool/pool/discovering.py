@@ -43,6 +43,9 @@ their time, and an answer that waits for one goes out with the next question."""
 _OPTIONAL_S: Final = 0.25
 """How long to wait for providers that need not be there, when all others have answered."""
 _LOOK_S: Final = 0.000_5
+_SHORT_LOOK_S: Final = 0.000_2
+_SOON_S: Final = 0.005
+"""When an answer is expected, and looked for more often."""
 _SLOT_BYTES: Final = 256
 _MAX_DIMS: Final = 8
 
@@ -255,6 +258,8 @@ class DiscoveryClient(Closing):
         self._lines: list[tuple[AeronPublication, str, ProviderAddress]] = []
         self._ears: dict[str, AeronSubscription] = {}
         self._asking: _Asking | None = None
+        self._all_answered = False
+        """Whether all streams are open: the last question was answered by everybody."""
         self._router = Router()
         self._router.on(DiscoveryResponse, self._on_response)
         with self._own:
@@ -308,7 +313,8 @@ class DiscoveryClient(Closing):
         )
         now = time.monotonic()
         optional_until = now + _OPTIONAL_S
-        deadline, repeat_at, repeat_s = now + timeout_s, now, _FIRST_REPEAT_S
+        deadline, look_long_at = now + timeout_s, now + _SOON_S
+        repeat_at, repeat_s = now, _REPEAT_S if self._all_answered else _FIRST_REPEAT_S
         while asking.open and not asking.has_enough and now < deadline:
             if now >= optional_until and not asking.missing:
                 break
@@ -318,9 +324,10 @@ class DiscoveryClient(Closing):
                     if request.request_id in asking.open:
                         line.offer(encode(request))
             if not sum(ear.poll(self._on_message) for ear in self._ears.values()):
-                time.sleep(_LOOK_S)
+                time.sleep(_SHORT_LOOK_S if now < look_long_at else _LOOK_S)
             now = time.monotonic()
         self._asking = None
+        self._all_answered = not asking.open
         return asking.search
 
     def close(self) -> None:

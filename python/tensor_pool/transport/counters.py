@@ -4,7 +4,8 @@ Example:
     >>> from tensor_pool.runtime import CounterType
     >>> from tensor_pool.transport import AeronClient, EmbeddedMediaDriver
     >>> with EmbeddedMediaDriver.temporary() as driver, AeronClient.connect(driver.aeron_dir) as client:
-    ...     AeronCounters(client).create(CounterType.AGENT_WORK, "camera: work").add(3)
+    ...     counter = AeronCounters(client).create(CounterType.AGENT_WORK, "camera: work")
+    ...     counter.add(3)
     ...     [(reading.label, reading.value) for reading in read_counters(driver.aeron_dir, type_id=4001)]
     [('camera: work', 3)]
 """

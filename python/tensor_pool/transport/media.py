@@ -46,6 +46,7 @@ __all__ = [
 _OUR_VARIABLES: Final = ("TENSOR_POOL__AERON__DIR", "TENSOR_POOL__AERON_DIR")
 """The key `aeron.dir` in the environment, as `tensor_pool.config` reads it, and its short form."""
 _NS_PER_MS: Final = 1_000_000
+_SHORTEST_SLEEP_US: Final = 50
 _COUNTER_VALUE_BYTES: Final = 128
 _MIN_COUNTERS: Final = 8_192
 _MAX_COUNTERS: Final = 4_096_000
@@ -175,8 +176,8 @@ class MediaDriverOptions:
             return None
         longest_us = max(1, round(self.idle_max_sleep_ms * 1e3))
         # Spinning and yielding first would gain microseconds after each wake-up and cost more than the
-        # sleeps.
-        return f"1-1-{max(1, longest_us // 8)}us-{longest_us}us"
+        # sleeps. Short sleeps first cost little: what comes together with something else mostly comes soon.
+        return f"1-1-{min(_SHORTEST_SLEEP_US, longest_us)}us-{longest_us}us"
 
     def start(self, aeron_dir: str) -> _native.AeronMediaDriver:
         """Starts a media driver of this kind on threads of this process."""

@@ -289,3 +289,14 @@ def test_another_driver_on_the_same_stream_is_not_taken_for_this_one(bus: Memory
         provider.say(ANNOUNCES, ShmDriverShutdown(timestamp_ns=1, reason=ShutdownReason.NORMAL))
         assert provider.streams() == [("lab", 10_000)]
         provider.invoker.close()
+
+
+def test_who_asks_does_not_wait_until_everything_was_heard(bus: MemoryBus, provider: Provider) -> None:
+    with bus.client().add_publication(*ANNOUNCES) as publication:
+        for stream_id in range(1, 1_001):
+            publication.offer(encode(announce(stream_id=stream_id)))
+        (answer,) = provider.ask()
+        heard = len(answer.results)
+        assert 0 < heard <= 100, "some of what came before, not all of it"
+        while len(provider.streams()) < 1_000:
+            assert len(provider.streams()) > heard, "and it goes on hearing"

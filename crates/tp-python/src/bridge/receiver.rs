@@ -1,6 +1,6 @@
 //! Receiving frames in chunks, straight into the slots of rings.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -63,7 +63,10 @@ impl Lane {
 
 #[derive(Default)]
 struct State {
-    lanes: HashMap<u32, Lane>,
+    /// Few, looked up for every chunk: faster than hashing.
+    lanes: BTreeMap<u32, Lane>,
+    /// When frames were last looked at that take too long.
+    looked_ns: u64,
     /// Packets that are no chunks.
     malformed: u64,
     /// Chunks of streams that nobody wants.
@@ -89,8 +92,18 @@ impl State {
             lane.assembler.refuse(Lost::NoRing);
         }
     }
+
+    fn give_up_late(&mut self, now_ns: u64) {
+        for lane in self.lanes.values_mut().filter(|lane| lane.assembler.in_flight() > 0) {
+            lane.with_ring(|assembler, publisher, whole| {
+                assembler.on_time(&mut publisher.ring, now_ns, whole);
+            });
+        }
+    }
 }
 
+/// How late it may be noticed that a frame takes too long; a turn is over sooner.
+const LOOK_NS: u64 = 1_000_000;
 /// The interpreter can't end while a thread is away.
 const LONGEST_STAY: Duration = Duration::from_millis(500);
 /// Between two looks whether others have got what they waited for.
@@ -127,10 +140,9 @@ impl ChunkReceiver {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now_ns = monotonic_ns();
         let polled = self.subscription.poll(limit, |packet, _| state.on_packet(packet, now_ns));
-        for lane in state.lanes.values_mut().filter(|lane| lane.assembler.in_flight() > 0) {
-            lane.with_ring(|assembler, publisher, whole| {
-                assembler.on_time(&mut publisher.ring, now_ns, whole);
-            });
+        if now_ns.saturating_sub(state.looked_ns) >= LOOK_NS {
+            state.looked_ns = now_ns;
+            state.give_up_late(now_ns);
         }
         polled
     }
