@@ -43,11 +43,15 @@ def free_endpoints(count: int) -> list[str]:
 
 def is_ready(bridge: BridgeService) -> bool:
     """Whether frames that are sent now would be put into a ring."""
-    received, running = bridge.stats[-1].received, bridge._bridge
-    senders = [] if running is None else running._senders
-    # Both ends find each other by the payload channel too: what is sent before that is for nobody.
-    has_receivers = all(sender._publication.connected for sender in senders)
-    return received is not None and received.epoch is not None and has_receivers
+    received = bridge.stats[-1].received
+    return received is not None and received.epoch is not None and has_receivers(bridge)
+
+
+def has_receivers(bridge: BridgeService, *, mappings: int | None = None) -> bool:
+    """Whether somebody listens to its first mappings; what is sent before that is for nobody."""
+    running = bridge._bridge
+    senders = [] if running is None else running._senders[:mappings]
+    return all(sender._publication.connected for sender in senders)
 
 
 def follows(bridge: BridgeService, out: Producer) -> bool:

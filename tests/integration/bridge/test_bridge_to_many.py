@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
-from bridges import DEST, SOURCE, free_endpoints, is_ready
+from bridges import DEST, SOURCE, free_endpoints, has_receivers, is_ready
 from tensor_pool.bridging.counting import read_bridges
 from tensor_pool.testing import wait_until
 
@@ -52,11 +52,11 @@ def test_each_host_hears_of_the_stream_and_gets_its_frames(
 def test_the_numbers_of_each_mapping_are_shown_apart(
     pool: tp.Pool, bridge: Callable, mappings: list[dict[str, Any]]
 ) -> None:
-    bridge(role="sender", mappings=mappings)
+    here = bridge(role="sender", mappings=mappings)
     there = bridge(role="receiver", mappings=[{"source_stream_id": SOURCE, "name": "there"}])
     wait_until(lambda: len(read_bridges(pool.aeron_dir)) == 3)
     with pool.producer(SOURCE, dtype="uint8", shape=(9,), slots=16) as out:
-        wait_until(lambda: is_ready(there))
+        wait_until(lambda: is_ready(there) and has_receivers(here, mappings=1))
         for _ in range(5):
             out.publish(np.zeros(9, np.uint8))
 
