@@ -32,14 +32,14 @@ def mappings(elsewhere: dict[str, str]) -> list[dict[str, Any]]:
 def test_each_host_hears_of_the_stream_and_gets_its_frames(
     pool: tp.Pool, bridge: Callable, mappings: list[dict[str, Any]]
 ) -> None:
-    bridge(role="sender", mappings=mappings)
+    here = bridge(role="sender", mappings=mappings)
     destinations = (DEST, DEST + 1)
     receivers = [
         bridge(role="receiver", mappings=[{**mapping, "dest_stream_id": dest}])
         for mapping, dest in zip(mappings, destinations, strict=True)
     ]
     with pool.producer(SOURCE, dtype="uint8", shape=(9,), slots=16, metadata={"gain": 7}) as out:
-        wait_until(lambda: all(map(is_ready, receivers)))
+        wait_until(lambda: all(map(is_ready, receivers)) and has_receivers(here))
         consumers = [pool.consumer(dest) for dest in destinations]
         seq = out.publish(np.zeros(9, np.uint8))
         for inp in consumers:
