@@ -1512,6 +1512,27 @@ class ChunkSender:
             TransportError: The publication is closed or lost.
         """
 
+    def relay(
+        self, consumer: FrameReceiver, *, duration_s: float, patience_s: float, max_payload_bytes: int
+    ) -> (
+        tuple[int, int | None, Literal["torn", "too_large", "not_connected", "back_pressured"] | None] | None
+    ):
+        """Sends the frames of a consumer as they come, without the interpreter; without trace ids.
+
+        Args:
+            consumer: Whose frames.
+            duration_s: For how long, at most half a second; ends sooner where one is not sent as a whole.
+            patience_s: How long to wait for a receiver that does not keep up.
+            max_payload_bytes: Longer ones are ``too_large``.
+
+        Returns:
+            The epoch, the last number if there was a frame, and why that one was not sent as a whole. None
+            where there is no ring to take frames from: `FrameReceiver.poll` knows what to do then.
+
+        Raises:
+            TransportError: The publication is closed or lost.
+        """
+
     @property
     def max_payload_bytes(self) -> int:
         """The longest payload that can be sent."""

@@ -28,8 +28,8 @@ __all__ = ["ByteBudget", "SendLane", "SentStats"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1
-_RECEIVER_LOOK_S: Final = 0.01
-"""Between two looks whether there is a receiver."""
+_RELAY_S: Final = 0.05
+"""How long frames are sent without a look at anything else."""
 _GONE_S: Final = 1.0
 """A receiver that takes nothing for so long is gone, or can't be reached."""
 _ALONE_S: Final = 3.0
@@ -104,8 +104,8 @@ class SendLane(Closing):
         self._is_newer = section.dialect == "newer"
         self._patience_s = section.assembly_timeout_ms / 1000
         """A receiver gives a frame up that takes longer."""
-        self._max_payload_bytes = route.max_payload_bytes
-        self._is_limited = bool(route.mapping.max_bytes_per_s or route.mapping.max_rate_hz)
+        self._is_choosy = bool(self._is_newer or route.mapping.max_bytes_per_s or route.mapping.max_rate_hz)
+        """Whether each frame is looked at: to be thinned out, or for its trace id."""
         self._budget = ByteBudget(route.mapping.max_bytes_per_s)
         self._gate = RateGate(route.mapping.max_rate_hz)
         """A consumer's own rate is a whole number, above this one."""
@@ -126,7 +126,6 @@ class SendLane(Closing):
         self._was_connected = False
         self._connected_s = time.monotonic()
         """When there was a receiver last."""
-        self._look_at_s = 0.0
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
@@ -188,15 +187,34 @@ class SendLane(Closing):
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                frame = self._newest() if self._is_overtaken else self._consumer.poll(timeout=_LOOK_S)
-                if frame is not None:
-                    self._send(frame)
+                if not self._relay():
+                    frame = self._newest() if self._is_overtaken else self._consumer.poll(timeout=_LOOK_S)
+                    if frame is not None:
+                        self._send(frame)
                 self._look_who_is_there()
         except ClosedError:
             pass
         except TensorPoolError as e:
             self.error = e.message
             _LOG.error("the bridge sends no more of stream %d: %s", self.route.source_stream_id, e)
+
+    def _relay(self) -> bool:
+        """Sends what comes without Python, where there is nothing to decide; says whether it could."""
+        if self._is_choosy or self._is_overtaken:
+            return False
+        relayed = self._sender.relay(
+            self._consumer,
+            duration_s=_RELAY_S,
+            patience_s=self._patience_s,
+            max_payload_bytes=self.route.max_payload_bytes,
+        )
+        if relayed is None:
+            return False
+        epoch, last_seq, reason = relayed
+        if last_seq is not None:
+            self._last = epoch, last_seq
+            self._note_outcome(reason)
+        return True
 
     def _newest(self) -> Frame | None:
         """Who was overtaken once is overtaken by the next frames too: the newest has the best chance."""
@@ -218,17 +236,11 @@ class SendLane(Closing):
     def _send(self, frame: Frame) -> None:
         self._note_number(frame)
         self._is_overtaken = False
-        if frame.nbytes > self._max_payload_bytes:
+        if frame.nbytes > self.route.max_payload_bytes:
             self._dropped["too_large"] += 1
-            return
-        if self._is_limited and not self._may_pass(frame):
-            return
-        trace_id = frame.info.trace_id if self._is_newer else None
-        reason = self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s)
-        if reason is None:
-            self._held_back_s = None
-        else:
-            self._note_failure(reason)
+        elif self._may_pass(frame):
+            trace_id = frame.info.trace_id if self._is_newer else None
+            self._note_outcome(self._sender.send(frame, trace_id=trace_id, patience_s=self._patience_s))
 
     def _may_pass(self, frame: Frame) -> bool:
         if not self._gate.accept(frame.timestamp_ns, now_ns=time.monotonic_ns()):
@@ -238,8 +250,9 @@ class SendLane(Closing):
             return False
         return True
 
-    def _note_failure(self, reason: str) -> None:
-        self._dropped[reason] += 1
+    def _note_outcome(self, reason: str | None) -> None:
+        if reason is not None:
+            self._dropped[reason] += 1
         self._is_overtaken = reason == "torn"
         if reason != "back_pressured":
             self._held_back_s = None
@@ -250,13 +263,9 @@ class SendLane(Closing):
 
     def _look_who_is_there(self) -> None:
         """A log has room for seconds of small frames, so that back-pressure comes late or never."""
-        now_s = time.monotonic()
-        if now_s < self._look_at_s:
-            return
-        self._look_at_s = now_s + _RECEIVER_LOOK_S
         if self._publication.connected:
             self._was_connected = True
-            self._connected_s = now_s
+            self._connected_s = time.monotonic()
         elif self._was_connected:
             self._begin_anew()
 

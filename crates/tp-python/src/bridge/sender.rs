@@ -10,17 +10,19 @@ use tp_core::bytes::put;
 use tp_core::copy::{Locality, racy_copy};
 use tp_core::crc::crc32c;
 use tp_core::layout::{SLOT_BYTES, slot as at};
-use tp_core::ring::AnyFrame;
+use tp_core::ring::{AnyFrame, Geometry};
 use tp_core::seqlock::Commit;
 use tp_core::slot;
 
 use crate::aeron::AeronPublication;
 use crate::border::released;
 use crate::errors;
-use crate::ring::Frame;
+use crate::ring::{Frame, FrameReceiver, Handled};
 
 /// Shortest and longest time between two tries while the receiver does not keep up.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
+/// The interpreter can't end while a thread is away.
+const LONGEST_STAY: Duration = Duration::from_millis(500);
 /// An eighth of a term goes in one pause at this rate, faster than any wire: the log never runs empty meanwhile.
 const BYTES_A_NS: u64 = 4;
 
@@ -43,6 +45,9 @@ pub struct ChunkSender {
     bytes: AtomicU64,
 }
 
+/// The epoch, the last number if there was a frame, and why that one was not sent.
+type Relayed = (u64, Option<u64>, Option<&'static str>);
+
 /// Why a frame was not sent as a whole.
 enum Unsent {
     /// It was overwritten meanwhile, or its ring is gone.
@@ -53,14 +58,18 @@ enum Unsent {
 }
 
 impl ChunkSender {
-    fn send_frame(&self, frame: &Frame, trace_id: u64, patience: Duration) -> Result<(), Unsent> {
-        let source = frame.source().ok_or(Unsent::Torn)?;
+    fn send_frame(
+        &self,
+        source: &AnyFrame,
+        geometry: &Geometry,
+        trace_id: u64,
+        patience: Duration,
+    ) -> Result<(), Unsent> {
         let record = source.record();
         let payload_length = record.header.values_len_bytes;
         if payload_length > self.cut.max_payload_bytes() {
             return Err(Unsent::TooLarge);
         }
-        let geometry = frame.geometry();
         // An empty payload lies nowhere, and its slot names a pool all the same: receivers look for it [BRG-6-10].
         let pool = record.pool.or_else(|| geometry.pool_for(payload_length));
         let pool_id = pool.map_or(0, |pool| geometry.pools[pool].pool_id);
@@ -120,6 +129,25 @@ impl ChunkSender {
             }
         }
     }
+}
+
+/// What Python is told: None when the frame was sent as a whole, else why not.
+fn reason(py: Python<'_>, sent: Result<(), Unsent>) -> PyResult<Option<&'static str>> {
+    match sent {
+        Ok(()) => Ok(None),
+        Err(Unsent::Torn) => Ok(Some("torn")),
+        Err(Unsent::TooLarge) => Ok(Some("too_large")),
+        Err(Unsent::Refused(OfferError::NotConnected)) => Ok(Some("not_connected")),
+        Err(Unsent::Refused(OfferError::BackPressured | OfferError::AdminAction)) => {
+            Ok(Some("back_pressured"))
+        }
+        Err(Unsent::Refused(OfferError::Error(error))) => Err(crate::aeron::raise(py, error)),
+        Err(Unsent::Refused(error)) => Err(errors::TRANSPORT.new_err(py, error.to_string(), None)),
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
 }
 
 fn copy_slice(source: &AnyFrame, offset: u32, to: &mut [u8]) {
@@ -189,20 +217,41 @@ impl ChunkSender {
         trace_id: Option<u64>,
         patience_s: f64,
     ) -> PyResult<Option<&'static str>> {
-        let patience = Duration::try_from_secs_f64(patience_s).unwrap_or(Duration::ZERO);
-        let sent = released(py, || self.send_frame(frame, trace_id.unwrap_or(0), patience));
+        let (trace_id, patience) = (trace_id.unwrap_or(0), seconds(patience_s));
+        let sent = released(py, || {
+            let source = frame.source().ok_or(Unsent::Torn)?;
+            self.send_frame(source, frame.geometry(), trace_id, patience)
+        });
         frame.judge_after(!matches!(sent, Err(Unsent::Torn)));
-        match sent {
-            Ok(()) => Ok(None),
-            Err(Unsent::Torn) => Ok(Some("torn")),
-            Err(Unsent::TooLarge) => Ok(Some("too_large")),
-            Err(Unsent::Refused(OfferError::NotConnected)) => Ok(Some("not_connected")),
-            Err(Unsent::Refused(OfferError::BackPressured | OfferError::AdminAction)) => {
-                Ok(Some("back_pressured"))
-            }
-            Err(Unsent::Refused(OfferError::Error(error))) => Err(crate::aeron::raise(py, error)),
-            Err(Unsent::Refused(error)) => Err(errors::TRANSPORT.new_err(py, error.to_string(), None)),
-        }
+        reason(py, sent)
+    }
+
+    /// Sends the frames of a consumer as they come, for so long or until one is not sent as a whole.
+    ///
+    /// It never comes back to the interpreter meanwhile. None where there is no ring to take frames from.
+    #[pyo3(signature = (consumer, *, duration_s, patience_s, max_payload_bytes))]
+    fn relay(
+        &self,
+        py: Python<'_>,
+        consumer: &Bound<'_, FrameReceiver>,
+        duration_s: f64,
+        patience_s: f64,
+        max_payload_bytes: u32,
+    ) -> PyResult<Option<Relayed>> {
+        let patience = seconds(patience_s);
+        let mut last = Ok(());
+        let handed_on =
+            consumer.get().hand_on(py, seconds(duration_s).min(LONGEST_STAY), |frame, geometry| {
+                let is_too_large = frame.record().header.values_len_bytes > max_payload_bytes;
+                last = if is_too_large {
+                    Err(Unsent::TooLarge)
+                } else {
+                    self.send_frame(frame, geometry, 0, patience)
+                };
+                Handled { is_whole: !matches!(last, Err(Unsent::Torn)), goes_on: last.is_ok() }
+            })?;
+        let reason = reason(py, last)?;
+        Ok(handed_on.map(|done| (done.epoch, done.last_seq, reason)))
     }
 
     /// The longest payload that can be sent.

@@ -65,9 +65,7 @@ impl Frame {
     /// The first judgement counts.
     fn judge(&self, valid: bool) -> bool {
         if !self.judged.swap(true, Ordering::Relaxed) {
-            let received = self.reader.get().received();
-            let counter = if valid { &received.validated } else { &received.overwritten };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.reader.get().received().count_judged(valid);
         }
         valid
     }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use pyo3::intern;
 use pyo3::prelude::*;
 use tp_core::doorbell;
-use tp_core::ring::{AnyReader, wait_while_filled};
+use tp_core::ring::{AnyFrame, AnyReader, Geometry, Polled, wait_while_filled};
 
 use super::frame::Frame;
 use super::reader::RingReader;
 use crate::aeron::DescriptorLog;
-use crate::border::{call_back, lock, sleep_in_slices};
+use crate::border::{call_back, lock, released, sleep_in_slices};
 use crate::errors;
 
 /// Every so many frames a receiver asks how far behind it is.
@@ -27,9 +27,9 @@ const NO_SEQ: u64 = u64::MAX;
 
 /// What became of frames, over all rings; and what frames know beyond their ring.
 pub struct Received {
-    pub(super) delivered: AtomicU64,
-    pub(super) validated: AtomicU64,
-    pub(super) overwritten: AtomicU64,
+    delivered: AtomicU64,
+    validated: AtomicU64,
+    overwritten: AtomicU64,
     skipped: AtomicU64,
     resyncs: AtomicU64,
     last_seq: AtomicU64,
@@ -65,6 +65,18 @@ fn set<T>(py: Python<'_>, kept: &Mutex<Option<Py<T>>>, new: Option<Py<T>>) {
 }
 
 impl Received {
+    /// Counts a frame on its way to who uses it; how many there were before.
+    fn count_delivered(&self, seq: u64) -> u64 {
+        self.last_seq.store(seq, Relaxed);
+        self.delivered.fetch_add(1, Relaxed)
+    }
+
+    /// Counts a frame by whether it was whole after its use (decision M17).
+    pub(super) fn count_judged(&self, valid: bool) {
+        let counter = if valid { &self.validated } else { &self.overwritten };
+        counter.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn descriptors<'py>(&self, py: Python<'py>) -> Option<Bound<'py, DescriptorLog>> {
         get(py, &self.descriptors)
     }
@@ -99,8 +111,7 @@ impl Shared {
     /// Counts a frame; how many there were before.
     fn count(&self, frame: &Bound<'_, Frame>) -> u64 {
         set(frame.py(), &self.last, Some(frame.clone().unbind()));
-        self.received.last_seq.store(frame.get().seq(), Relaxed);
-        self.received.delivered.fetch_add(1, Relaxed)
+        self.received.count_delivered(frame.get().seq())
     }
 }
 
@@ -195,6 +206,21 @@ impl Inlet {
     }
 }
 
+/// Frames of one epoch that were handed on without the interpreter.
+pub struct HandedOn {
+    pub epoch: u64,
+    /// None without frames.
+    pub last_seq: Option<u64>,
+}
+
+/// What was done with a frame.
+pub struct Handled {
+    /// Was it whole to the end?
+    pub is_whole: bool,
+    /// May the next one come?
+    pub goes_on: bool,
+}
+
 /// How a receiver waits, and how it fares.
 struct Waiting {
     /// Look without pause for so long before sleeping.
@@ -249,6 +275,68 @@ impl FrameReceiver {
             }
         }
         Ok(())
+    }
+
+    /// Hands frames to `work` as they come, without the interpreter, until the time is over or `work` has had enough.
+    ///
+    /// None where there is no ring, or where frames are chosen by more than the ring.
+    pub fn hand_on(
+        &self,
+        py: Python<'_>,
+        duration: Duration,
+        work: impl FnMut(&AnyFrame, &Geometry) -> Handled + Send,
+    ) -> PyResult<Option<HandedOn>> {
+        let reader = if self.inlet.guided.load(Relaxed) { None } else { get(py, &self.inlet.reader) };
+        let Some(reader) = reader else { return Ok(None) };
+        let ring = reader.get();
+        ring.check_for(py, "consumer")?;
+        if ring.closed(py) {
+            return Ok(None);
+        }
+        self.inlet.judge_last(py);
+        let deadline = Instant::now() + duration;
+        let (handed_on, is_check_due) = released(py, || self.hand_on_from(ring, deadline, work));
+        if is_check_due && !ring.closed(py) {
+            self.catch_up(py, ring)?;
+        }
+        Ok(Some(handed_on))
+    }
+
+    /// Also says whether it is time to ask how far behind it is.
+    fn hand_on_from(
+        &self,
+        ring: &RingReader,
+        deadline: Instant,
+        mut work: impl FnMut(&AnyFrame, &Geometry) -> Handled,
+    ) -> (HandedOn, bool) {
+        let mut done = HandedOn { epoch: ring.geometry().epoch, last_seq: None };
+        while !self.inlet.guided.load(Relaxed) && !ring.is_revoked() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match ring.poll_detached() {
+                Some(Polled::Frame(frame)) => {
+                    let seq = frame.record().seq;
+                    done.last_seq = Some(seq);
+                    let before = self.inlet.received.count_delivered(seq);
+                    let handled = work(&frame, ring.geometry());
+                    ring.judge(handled.is_whole);
+                    if before % LAG_CHECK_FRAMES == LAG_CHECK_FRAMES - 1 {
+                        return (done, true);
+                    }
+                    if !handled.goes_on || left.is_zero() {
+                        break;
+                    }
+                }
+                Some(Polled::Idle) if !left.is_zero() => {
+                    let Some((source, seen, next)) = ring.place_detached() else { break };
+                    let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    if !waiting.wait(&source, next, seen, left) {
+                        ring.search_again_detached();
+                    }
+                }
+                _ => break,
+            }
+        }
+        (done, false)
     }
 
     fn wait_for_bell(&self, reader: &Bound<'_, RingReader>, timeout_s: f64) -> PyResult<bool> {

@@ -25,7 +25,7 @@ use crate::errors;
 pub use address::{RingAddress, create_ring};
 pub use claim::Claim;
 pub use frame::Frame;
-pub use inlet::{FrameReceiver, Inlet};
+pub use inlet::{FrameReceiver, Handled, Inlet};
 pub use keeper::RingKeeper;
 pub use messages::{FrameDescriptor, FrameProgress};
 pub use outlet::{FrameSender, Outlet};

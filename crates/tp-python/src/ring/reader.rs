@@ -11,7 +11,9 @@ use tp_aeron::OwnerProcess;
 use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::Mapping;
-use tp_core::ring::{AlignedBytes, AnyReader, Cursor, Geometry, Polled, ReadMode, Source, wait_while_filled};
+use tp_core::ring::{
+    AlignedBytes, AnyFrame, AnyReader, Cursor, Geometry, Polled, ReadMode, Source, wait_while_filled,
+};
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::frame::Frame;
@@ -27,6 +29,13 @@ const RELEASE_GIL_SLOTS: u32 = 2048;
 struct State {
     source: AnyReader,
     cursor: Cursor,
+}
+
+impl State {
+    /// The ring, what was last seen of its bell, and the frame that is looked for.
+    fn place(&mut self) -> (AnyReader, u32, u64) {
+        (self.source.clone(), self.cursor.bell(&self.source), self.cursor.next_seq())
+    }
 }
 
 /// A reader of a ring.
@@ -65,10 +74,7 @@ impl RingReader {
             return self.with(py, work);
         }
         self.check(py)?;
-        let result = released(py, || {
-            let mut guard = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            guard.as_mut().map(work)
-        });
+        let result = released(py, || self.with_detached(work));
         result.ok_or_else(|| errors::closed(py, "ring reader"))
     }
 
@@ -76,11 +82,9 @@ impl RingReader {
         self.with(py, |state| state.source.clone())
     }
 
-    /// The ring, what was last seen of its bell, and the frame that is looked for.
+    /// Where it is.
     pub(super) fn place(&self, py: Python<'_>) -> PyResult<(AnyReader, u32, u64)> {
-        self.with(py, |state| {
-            (state.source.clone(), state.cursor.bell(&state.source), state.cursor.next_seq())
-        })
+        self.with(py, State::place)
     }
 
     /// Fails in a forked child.
@@ -93,9 +97,37 @@ impl RingReader {
         self.revoked.load(Ordering::Acquire)
     }
 
+    /// Runs `work` unless the reader is closed, for threads without the interpreter's lock.
+    fn with_detached<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut().map(work)
+    }
+
+    /// Like `poll`, without the interpreter; None when closed.
+    pub(super) fn poll_detached(&self) -> Option<Polled<AnyFrame>> {
+        self.with_detached(|state| state.cursor.poll(&state.source, &self.drops))
+    }
+
+    /// Like `place`, without the interpreter; None when closed.
+    pub(super) fn place_detached(&self) -> Option<(AnyReader, u32, u64)> {
+        self.with_detached(State::place)
+    }
+
+    /// Like `search_again`, without the interpreter.
+    pub(super) fn search_again_detached(&self) {
+        self.with_detached(|state| state.cursor.search_again());
+    }
+
     /// Counts a frame that could not be taken.
     pub(super) fn count_drop(&self, reason: DropReason) {
         self.drops.count(reason);
+    }
+
+    /// Counts a frame that was used by whether it was whole to the end; one that was not is a drop, unless nobody can know.
+    pub(super) fn judge(&self, is_whole: bool) {
+        if !is_whole && !self.is_revoked() {
+            self.count_drop(DropReason::ChangedWhileReading);
+        }
+        self.received.count_judged(is_whole);
     }
 
     /// What became of its frames.
