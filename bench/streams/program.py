@@ -35,15 +35,14 @@ _LEAST_AHEAD: Final = 3
 """How many frames a producer without a rate is ahead of the bridge: never so many that some are lost."""
 _TOUCHED: Final = 1
 """What is in frames that only touch memory."""
-_LOOKS: Final = 2
-"""How often it looks whether the bridge has caught up: seldom enough to cost nothing."""
 
 
 class End:
     """Counts what passes, and reports it."""
 
-    def __init__(self, plan: StreamPlan) -> None:
+    def __init__(self, plan: StreamPlan, pool_threads: set[int]) -> None:
         self.plan = plan
+        self._pool_threads = pool_threads
         self.goes = threading.Event()
         self.ends = threading.Event()
         self.frames = 0
@@ -55,9 +54,9 @@ class End:
         raise NotImplementedError
 
     def user_cpu_s(self) -> float:
-        """CPU time of who publishes or reads so far."""
-        assert self._worker.ident is not None
-        return time.clock_gettime(time.pthread_getcpuclockid(self._worker.ident))
+        """CPU time of who publishes or reads so far, with the threads of its own connection."""
+        assert self._worker.native_id is not None
+        return sum(map(cpu_s, self._pool_threads | {self._worker.native_id}))
 
     def lost(self) -> Counter[str]:
         """What did not pass so far, by reason."""
@@ -99,8 +98,10 @@ class End:
 class SendingEnd(End):
     """A producer and the bridge that sends its frames."""
 
-    def __init__(self, plan: StreamPlan, pool: tp.Pool, bridge: BridgeService) -> None:
-        super().__init__(plan)
+    def __init__(
+        self, plan: StreamPlan, pool: tp.Pool, bridge: BridgeService, pool_threads: set[int]
+    ) -> None:
+        super().__init__(plan, pool_threads)
         self._bridge = bridge
         self._passed_before, self._started = 0, 0.0
         self._out = pool.producer(SOURCE, max_bytes=plan.frame_bytes, slots=plan.buffers)
@@ -150,14 +151,17 @@ class SendingEnd(End):
             if behind <= 0:
                 return
             frame_s = (time.monotonic() - self._started) / max(1, passed)
-            time.sleep(min(0.1, behind * frame_s / _LOOKS))
+            # As long as that takes: each look costs more than a frame, and some frames are left to send then.
+            time.sleep(min(0.1, behind * frame_s))
 
 
 class ReceivingEnd(End):
     """A consumer of what the bridge receives."""
 
-    def __init__(self, plan: StreamPlan, pool: tp.Pool, bridge: BridgeService) -> None:
-        super().__init__(plan)
+    def __init__(
+        self, plan: StreamPlan, pool: tp.Pool, bridge: BridgeService, pool_threads: set[int]
+    ) -> None:
+        super().__init__(plan, pool_threads)
         self._bridge = bridge
         self._inp = pool.consumer(DEST, wait_s=_PATIENCE_S, max_outstanding_seq_gap=0)
 
@@ -178,6 +182,16 @@ class ReceivingEnd(End):
                     continue  # sent before anything was measured, over a link that took its time
                 self.delays_ns.append(now_ns - sent_ns)
             self.frames += frame.still_valid()
+
+
+def threads() -> set[int]:
+    """All threads of this process, native ones too."""
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
+
+
+def cpu_s(thread: int) -> float:
+    """User and system time of a thread so far."""
+    return int(Path(f"/proc/self/task/{thread}/schedstat").read_text("ascii").split()[0]) / 1e9
 
 
 def wait_until_ns(due_ns: int) -> None:
@@ -205,9 +219,12 @@ def main() -> None:
     plan = msgspec.json.decode(text, type=StreamPlan)
     name = {"send": "sender", "receive": "receiver"}[role]
     config = tp.load_config(overrides={**plan.settings, "bridge.role": name}, environ={}, search=False)
-    with tp.connect(config=config) as pool, tp.bridge(config=config) as bridge:
-        say("listening")
-        (SendingEnd if role == "send" else ReceivingEnd)(plan, pool, bridge).obey()
+    before = threads()
+    with tp.connect(config=config) as pool:
+        pool_threads = threads() - before
+        with tp.bridge(config=config) as bridge:
+            say("listening")
+            (SendingEnd if role == "send" else ReceivingEnd)(plan, pool, bridge, pool_threads).obey()
 
 
 if __name__ == "__main__":
