@@ -256,7 +256,7 @@ def test_a_command_is_not_carried_out_again_by_who_comes_later(host: Cluster) ->
 class TestLinks:
     """Commands over UDP, and who may give them."""
 
-    def configs(self, host: Cluster, *, allowed: str) -> tuple:
+    def settings(self, *, allowed: str) -> tuple[dict, dict]:
         there, here = free_endpoints(2)
         link = {"channel": f"aeron:udp?endpoint={there}", "status_channel": f"aeron:udp?endpoint={here}"}
         serving = {"control.links": [{"role": "serve", **link}], "control.access": [{"sources": [allowed]}]}
@@ -265,6 +265,10 @@ class TestLinks:
             "streams.service_control_stream_id": 1_450,  # nobody listens there: only the link leads to them
             "streams.service_status_stream_id": 1_451,
         }
+        return serving, commanding
+
+    def configs(self, host: Cluster, *, allowed: str) -> tuple:
+        serving, commanding = self.settings(allowed=allowed)
         return host.config.replace(serving), host.config.replace(commanding)
 
     @pytest.mark.req("SVC-5-1")
@@ -278,6 +282,24 @@ class TestLinks:
             echo = control.send("far", "on", value=True, timeout_s=10)
             assert (echo.value, far["on"]) == (True, True)
             assert echo.source.startswith("127.0.0.1:")
+
+    def test_a_command_is_not_carried_out_again_by_who_comes_later(self, host: Cluster) -> None:
+        """The same as on the host itself, but the clocks of hosts differ."""
+        there, here = self.settings(allowed="127.0.0.1")
+        serving, commanding = host.config.replace(there), host.config.replace(here)
+        carried_out: list[object] = []
+        commands = {"count": Command(carried_out.append, kind=int)}
+        dead = host.run_python(f"    config = config.replace({there!r})" + LAMP.replace("INSTANCE", "''"))
+        assert dead.read_line() == "ready"
+        with tp.ControlClient(config=commanding) as control:
+            control.send("lamp", "brightness", 0.5, timeout_s=10)
+            dead.kill()  # and is not missed for seconds
+            with tp.Service("far", commands=commands, config=serving):
+                control.send("far", "count", 1, timeout_s=10)
+            with tp.Service("far", commands=commands, config=serving) as later:
+                control.send("far", "count", 2, timeout_s=10)
+                assert refused(host, later.tag, "stale") == 1
+        assert carried_out == [1, 2]
 
     def test_who_is_not_allowed_is_told_so(self, host: Cluster) -> None:
         serving, commanding = self.configs(host, allowed="ipc")

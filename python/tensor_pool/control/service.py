@@ -14,7 +14,7 @@ from tensor_pool.control.access import Commanders, is_ipc
 from tensor_pool.control.config import ControlPlaces, ControlSection
 from tensor_pool.control.declared import Command, Property
 from tensor_pool.control.desk import OWN_KEYS, DeclaredKey, Refusal, ServiceDesk
-from tensor_pool.control.ear import EventEar, listen
+from tensor_pool.control.ear import EventEar, listen, said_so_far
 from tensor_pool.control.events import EventForm, event_message
 from tensor_pool.errors import MalformedMessageError
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
@@ -125,8 +125,11 @@ class ServiceAgent:
         for endpoint in self._places.told_at:
             self._status.append(Outbox(self._client.add_publication(*endpoint), unsent))
         for endpoint in self._places.heard_at:
+            said_before = said_so_far(self._client, endpoint)
             heard = listen(self._client, endpoint, self._form.kind, tags=[self.tag])
-            self._ears.append(EventEar(heard, self._on_message))
+            self._ears.append(
+                EventEar(heard, self._on_message, said_before=said_before, on_old=self._count_stale)
+            )
         self._telling = Periodic(period_ns=self._period_ns, start_ns=self._clock.monotonic_ns())
 
     def do_work(self) -> int:
@@ -185,7 +188,7 @@ class ServiceAgent:
         if event is None or event.tag != self.tag:
             return  # another's [SVC-5-3]
         if self._is_stale(event, source):
-            self._count_refused("stale")
+            self._count_stale()
             return
         if self._commanders.allow(self.tag, source):
             refusal = self.desk.take(event)
@@ -205,8 +208,8 @@ class ServiceAgent:
     def _is_stale(self, event: EventMessage, source: str) -> bool:
         """Whether a process of this host said it before this service began: it was for another one.
 
-        A new subscriber of Aeron's IPC begins where the slowest one is, so it may hear a command again that
-        its predecessor has carried out.
+        A new subscriber of Aeron begins where the slowest one is, so it may hear a command again that its
+        predecessor has carried out. Of what came from other hosts, whose clocks differ, the ear knows it.
         """
         if not is_ipc(source):
             return False
@@ -223,6 +226,9 @@ class ServiceAgent:
         if self._refusals_left:
             self._refusals_left -= 1
             self._tell(REFUSED, msgspec.json.encode(refusal).decode())
+
+    def _count_stale(self) -> None:
+        self._count_refused("stale")
 
     def _count_refused(self, reason: str) -> None:
         self.counters.add(CounterType.CONTROL_REFUSED, reason)

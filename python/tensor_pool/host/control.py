@@ -33,8 +33,6 @@ __all__ = ["ControlClient", "Service"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_NAP_S: Final = 0.1
-_LONGEST_PAUSE_MS: Final = 30
-"""How late a command may be noticed: most services hear none for hours."""
 _LOOK_S: Final = 0.25
 
 
@@ -155,9 +153,7 @@ class Service(Closing):
     def _open(self) -> None:
         with contextlib.ExitStack() as opening:
             client = opening.enter_context(host_aeron.connect(self._config.aeron, name=self._name))
-            self._drain = opening.enter_context(
-                Drain(client, name="service drain", longest_pause_ms=_LONGEST_PAUSE_MS)
-            )
+            self._drain = opening.enter_context(Drain(client, name="service drain"))
             counters = AeronCounters(client)
             self._agent = ServiceAgent(
                 self._drain.client, self._config, self.tag, self._desk, doc=self._doc, counters=counters

@@ -34,7 +34,12 @@ from tensor_pool.transport.backpressure import (
     retry_for,
 )
 from tensor_pool.transport.client import AeronClient, ConductorError
-from tensor_pool.transport.counters import AeronCounters, CounterReading, read_counters
+from tensor_pool.transport.counters import (
+    AeronCounters,
+    CounterReading,
+    read_counters,
+    received_positions,
+)
 from tensor_pool.transport.drain import Drain, DrainedClient, DrainedSubscription
 from tensor_pool.transport.endpoints import AeronPublication, AeronSubscription
 from tensor_pool.transport.media import (
@@ -112,6 +117,7 @@ __all__ = [
     "AeronCounters",
     "CounterReading",
     "read_counters",
+    "received_positions",
 ]
 
 

@@ -13,7 +13,8 @@ Example:
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tensor_pool import _native
 from tensor_pool.errors import TensorPoolError
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from tensor_pool.runtime import Counter, CounterType
     from tensor_pool.transport.protocol import Client, CounterCell
 
-__all__ = ["AeronCounters", "CounterReading", "read_counters"]
+__all__ = ["AeronCounters", "CounterReading", "read_counters", "received_positions"]
+
+_RECEIVED_UP_TO: Final = 3
+"""The type of Aeron's counters that say how far a publication of another host was received (rcv-hwm)."""
+_STREAM_KEY: Final = struct.Struct("<qii")
+"""How the keys of such counters begin: registration, session, stream."""
 
 
 class AeronCounters:
@@ -112,3 +118,17 @@ def read_counters(
     directory = resolve_aeron_dir(aeron_dir)
     readings = (CounterReading(*record) for record in _native.aeron_counters(directory))
     return [reading for reading in readings if type_id is None or reading.type_id == type_id]
+
+
+def received_positions(aeron_dir: str | os.PathLike[str] | None, stream_id: int) -> dict[int, int]:
+    """How far each publication of a stream was received that came over UDP and is heard now, by its session.
+
+    Raises:
+        NoMediaDriverError: The directory holds no media driver's files.
+    """
+    positions: dict[int, int] = {}
+    for reading in read_counters(aeron_dir, type_id=_RECEIVED_UP_TO):
+        _, session_id, of_stream = _STREAM_KEY.unpack_from(reading.key)
+        if of_stream == stream_id:
+            positions[session_id] = max(reading.value, positions.get(session_id, 0))
+    return positions
