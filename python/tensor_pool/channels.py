@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TERM_LENGTH",
     "DEFAULT_TIMER_INTERVAL_MS",
+    "MAX_CHANNEL_LENGTH",
     "STANDARD",
     "Channel",
     "ChannelDefaults",
@@ -49,6 +50,9 @@ DEFAULT_TERM_LENGTH: Final = "4m"
 
 DEFAULT_TIMER_INTERVAL_MS: Final = 20
 """How often a media driver of ours looks at its time-outs: more often than the shortest in `STANDARD`."""
+
+MAX_CHANNEL_LENGTH: Final = 2048
+"""Characters of a channel."""
 
 
 class Endpoint(NamedTuple):
@@ -108,7 +112,6 @@ _KNOWN_PARAMETERS: Final = frozenset(
     )
 )
 _SPY_PREFIX: Final = "aeron-spy:"
-_MAX_LENGTH: Final = 2048
 _MIN_TERM_LENGTH: Final = 64 << 10
 _MAX_TERM_LENGTH: Final = 1 << 30
 _FRAME_ALIGNMENT: Final = 32
@@ -243,8 +246,8 @@ class Channel:
         """
         if not isinstance(text, str):
             raise ChannelError(f"{text!r} is not a channel", hint='a text such as "aeron:ipc"')
-        if len(text) > _MAX_LENGTH:
-            raise ChannelError(f"a channel of {len(text)} characters; at most {_MAX_LENGTH} are taken")
+        if len(text) > MAX_CHANNEL_LENGTH:
+            raise ChannelError(f"a channel of {len(text)} characters; at most {MAX_CHANNEL_LENGTH} are taken")
         spy = text.startswith(_SPY_PREFIX)
         found = re.fullmatch(r"aeron:(ipc|udp)(?:\?(.*))?", text.removeprefix(_SPY_PREFIX), flags=re.DOTALL)
         if found is None:

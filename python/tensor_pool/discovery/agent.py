@@ -9,6 +9,7 @@ from tensor_pool.discovery.access import Visibility
 from tensor_pool.discovery.desk import DiscoveryDesk, check_request
 from tensor_pool.discovery.hearing import HEARD, DriverEar
 from tensor_pool.discovery.index import StreamIndex
+from tensor_pool.discovery.request_limits import has_too_many_tags, refuse_unread
 from tensor_pool.discovery.responses import ResponsePorts
 from tensor_pool.runtime import CounterType, LocalCounters, Periodic, ReasonCounters, SystemClock
 from tensor_pool.wire import Router
@@ -137,6 +138,10 @@ class DiscoveryAgent:
         self.counters.close()
 
     def _on_message(self, data: bytes, header: Header) -> None:
+        reason = refuse_unread(data)
+        if reason is not None:
+            self._drop(reason)
+            return
         self._asker = header.session_id
         self._router.dispatch(data)
 
@@ -148,6 +153,8 @@ class DiscoveryAgent:
             now_ns=now_ns,
             asker=self._asker,
         )
+        if reason is None and has_too_many_tags(request):
+            reason = "too_many_tags"  # which the answer says
         if reason is not None:
             self._drop(reason)
             return

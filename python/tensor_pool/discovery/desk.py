@@ -9,6 +9,7 @@ from tensor_pool.channels import Channel
 from tensor_pool.discovery.config import DEFAULT_MAX_RESULTS
 from tensor_pool.discovery.known import encode_found
 from tensor_pool.discovery.query import StreamQuery
+from tensor_pool.discovery.request_limits import MAX_REQUEST_TAGS, has_too_many_tags
 from tensor_pool.errors import ChannelError
 from tensor_pool.wire import encode
 from tensor_pool.wire.messages import DiscoveryResponse, DiscoveryStatus
@@ -78,6 +79,8 @@ class DiscoveryDesk:
 
     def answer(self, request: DiscoveryRequest, *, now_ns: int, max_bytes: int) -> bytes:
         """What matches a query now, as a message; an error that names the limit where it is too much (K6)."""
+        if has_too_many_tags(request):
+            return _error(request, f"more than {MAX_REQUEST_TAGS} tags are asked for; no stream has so many")
         query, client_id = StreamQuery.of(request), request.client_id
         matching = (
             stream

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, MetaAttribute
 
-__all__ = ["MAX_NAME_BYTES", "MAX_TAGS", "Description", "read_data_source_id", "read_tags"]
+__all__ = [
+    "MAX_NAME_BYTES",
+    "MAX_TAGS",
+    "MAX_TAG_BYTES",
+    "Description",
+    "read_data_source_id",
+    "read_tags",
+]
 
 MAX_NAME_BYTES: Final = 256
 MAX_TAGS: Final = 64

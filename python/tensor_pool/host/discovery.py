@@ -130,7 +130,7 @@ class Searching(Closing):
         if not found.answered:
             raise no_driver_error(self._aeron_dir)
         if len(found.errors) == found.answered:
-            raise TensorPoolError(found.errors[0], hint="ask for a name or a tag")
+            raise TensorPoolError(found.errors[0], hint="ask for a name, or for a few tags")
         return found
 
     def close(self) -> None:

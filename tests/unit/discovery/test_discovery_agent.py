@@ -16,7 +16,7 @@ from tensor_pool.discovery.feed import RegistryFeed
 from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
-from tensor_pool.wire import decode, encode
+from tensor_pool.wire import Router, decode, encode
 from tensor_pool.wire.messages import (
     DiscoveryResponse,
     DiscoveryStatus,
@@ -143,6 +143,33 @@ def test_a_query_cut_short_is_dropped_and_counted(provider: Provider) -> None:
     provider.say(CONTROL, encode(request("left"))[:-6])
     assert provider.answers.receive() == []
     assert provider.counts["queries dropped (malformed)"] == 1
+
+
+@pytest.mark.parametrize(("count", "reason"), [(65_534, "too_long"), (4_000, "too_many_tags")])
+def test_endless_tags_are_dropped_unread(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, count: int, reason: str
+) -> None:
+    """Reading 65,534 empty tags takes as long as thousands of queries."""
+    read: list[bytes] = []
+    monkeypatch.setattr(Router, "dispatch", lambda _router, data: read.append(data))
+    assert provider.ask(request(*[""] * count)) == []
+    assert read == []
+    assert provider.counts == {**provider.counts, f"queries dropped ({reason})": 1}
+    monkeypatch.undo()
+    assert len(provider.ask()) == 1
+
+
+@pytest.mark.req("DSC-5.2-15", "DSC-5.2-22")
+def test_who_asks_for_too_many_tags_is_told_so(provider: Provider) -> None:
+    (answer,) = provider.ask(request(*map(str, range(66))))
+    assert (answer.status, answer.results) == (DiscoveryStatus.ERROR, ())
+    assert "more than 65 tags" in answer.error_message
+    assert provider.counts["queries dropped (too_many_tags)"] == 1
+
+
+def test_only_queries_are_dropped_for_their_length(provider: Provider) -> None:
+    provider.say(CONTROL, encode(meta(tags="x" * 100_000)))
+    assert not [name for name in provider.counts if "dropped" in name]
 
 
 @pytest.mark.req("DSC-6.2-3")
