@@ -253,6 +253,40 @@ def test_a_registry_knows_the_streams_of_several_hosts(tmp_path: Path) -> None:
         wait_until(lambda: [heard(each) for each in asking] == [both[1:], both[1:]], timeout_s=30)
 
 
+@pytest.mark.parametrize("command", ["driver run", "up"])
+def test_a_registry_elsewhere_is_told_that_a_driver_ends(tmp_path: Path, command: str) -> None:
+    """Also where the media driver ends with it, so that the last word must go out before."""
+    feed, queries = free_endpoints(2)
+    file = tmp_path / "told.toml"
+    file.write_text(
+        f'[[discovery.registries]]\nchannel = "aeron:udp?endpoint={feed}"\nstream_id = 7001\n'
+        "[driver]\nannounce_interval_ms = 100\n"
+    )
+    slow_to_forget = {
+        "discovery.channel": f"aeron:udp?endpoint={queries}",
+        "discovery.sources": [{"channel": f"aeron:udp?endpoint={feed}"}],
+        "discovery.announce_period_ms": 20_000,
+    }
+    asks = {
+        "discovery.providers": [{"channel": f"aeron:udp?endpoint={queries}"}],
+        "discovery.stream_id": 4715,
+    }
+    with (
+        Cluster(driver=False) as elsewhere,
+        Cluster(driver=False) as host,
+        Registry(elsewhere.config.replace(slow_to_forget)),
+        Searching(elsewhere.config.replace(asks)) as searching,
+    ):
+        if command == "up":
+            host.media.terminate()
+        ending = host.start(*command.split(), f"--config={file}")
+        ending.read_line()
+        host.run_python('out = pool.producer("brief", dtype="uint8", shape=(4,))\ntime.sleep(60)')
+        wait_until(lambda: searching.find(name="brief"), timeout_s=30)
+        ending.terminate()
+        wait_until(lambda: searching.find(name="brief") == [], timeout_s=2)
+
+
 def test_hosts_of_one_name_are_told_apart(tmp_path: Path) -> None:
     """Machines made from one image, which nobody gave a name of their own."""
     feed, queries = free_endpoints(2)

@@ -14,6 +14,7 @@ from tensor_pool.discovery.authority import Authority
 from tensor_pool.discovery.config import DiscoverySection
 from tensor_pool.discovery.feed import RegistryFeed
 from tensor_pool.discovery.places import HeardDriver
+from tensor_pool.errors import ChannelError
 from tensor_pool.runtime import AgentInvoker, FakeClock
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire import Router, decode, encode
@@ -251,6 +252,7 @@ def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> No
     registry = Provider(bus, HeardDriver(FEED, FEED, None))
     registry.say(FEED, announce())
     assert registry.counts["announces refused (unknown_driver)"] == 1
+    feeds = []
     for number in (1, 2):
         driver = Authority(f"driver-{number}", "aeron:ipc", 1000, f"host-{number}")
         announces, names = (
@@ -264,12 +266,13 @@ def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> No
             period_ns=SECOND,
             clock=registry.clock,
         )
-        with AgentInvoker(feed) as telling:
-            telling.invoke()
-            for where, message in ((announces, announce()), (names, described(f"camera-{number}"))):
-                with bus.client().add_publication(*where) as publication:
-                    publication.offer(encode(message))
-            telling.invoke()
+        feeds.append(AgentInvoker(feed))
+        feeds[-1].start()
+        feeds[-1].invoke()
+        for where, message in ((announces, announce()), (names, described(f"camera-{number}"))):
+            with bus.client().add_publication(*where) as publication:
+                publication.offer(encode(message))
+        feeds[-1].invoke()
         registry.invoker.invoke()
     (answer,) = registry.ask()
     assert [(each.driver_instance_id, each.data_source_name) for each in answer.results] == [
@@ -277,7 +280,30 @@ def test_a_registry_hears_of_drivers_that_say_who_they_are(bus: MemoryBus) -> No
         ("driver-2", "camera-2"),
     ]
     assert [each.tags[0].tag for each in answer.results] == ["host:host-1", "host:host-2"]
+    for end in (*feeds, registry.invoker):
+        end.close()
+
+
+def test_a_registry_is_told_at_once_that_a_driver_ends(bus: MemoryBus) -> None:
+    registry = Provider(bus, HeardDriver(FEED, FEED, None))
+    feed = RegistryFeed(
+        bus.client(), HeardDriver(ANNOUNCES, METADATA, LAB), [FEED], period_ns=SECOND, clock=registry.clock
+    )
+    with AgentInvoker(feed) as telling, bus.client().add_publication(*ANNOUNCES) as driver:
+        telling.invoke()
+        driver.offer(encode(announce()))
+        telling.invoke()
+        assert registry.streams() == [("lab", 10_000)]
+    assert registry.streams() == []
     registry.invoker.close()
+
+
+def test_a_feed_that_can_not_begin_ends_quietly(bus: MemoryBus) -> None:
+    nowhere = Endpoint("aeron:udp?endpoint=nobody", 7001)
+    feed = RegistryFeed(bus.client(), HeardDriver(ANNOUNCES, METADATA, LAB), [nowhere], period_ns=SECOND)
+    with pytest.raises(ChannelError):
+        feed.on_start()
+    feed.on_close()
 
 
 def test_a_registry_notices_two_drivers_of_one_name(bus: MemoryBus, caplog: pytest.LogCaptureFixture) -> None:
