@@ -130,7 +130,14 @@ def test_services_are_listed_with_what_they_take(tpool, host, lamp):
     code, out, _ = ask(tpool, host, "services", "lamp")
     assert "brightness  0.5    a number from 0 up to 1" in out
     assert "command with a frame" in out
-    assert ask(tpool, host, "services", "stove", "--listen", "0.1")[0] == PROBLEMS
+
+
+def test_a_service_that_is_not_there_is_named(tpool, host):
+    code, out, told = ask(tpool, host, "services", "stove", "--listen", "0.1", "--format", "json")
+    assert (code, json.loads(out)) == (PROBLEMS, [])
+    assert told == (
+        "no service 'stove' tells of itself; `tpool services` without a name lists those that do\n"
+    )
 
 
 def test_events_are_shown_and_chosen(tpool, host, lamp):

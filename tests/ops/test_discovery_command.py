@@ -59,6 +59,29 @@ def test_a_stream_is_found_through_the_registry(
         assert "left" in shown.splitlines()[1]
 
 
+@pytest.mark.parametrize("filters", [("--tag", "CAM"), ("--tag", "cam,lab"), ("--name", "LEFT")])
+def test_who_finds_nothing_hears_what_to_try(
+    registered: tuple[Cluster, Path], tpool: Callable[..., Any], filters: tuple[str, ...]
+) -> None:
+    host, client = registered
+    outcome = tpool(
+        "discover", *filters, f"--config={client}", f"--aeron-dir={host.aeron_dir}", "--format=json"
+    )
+    assert (outcome.code, json.loads(outcome.out)) == (exit_codes.PROBLEMS, [])
+    (line,) = outcome.err.splitlines()
+    assert "Case counts" in line
+    assert "--tag ONE --tag OTHER" in line
+
+
+@pytest.mark.parametrize("option", ["--tag", "--name"])
+@pytest.mark.parametrize("value", ["", "ü", "x" * 257])
+def test_what_no_stream_can_be_called_is_refused(tpool: Callable[..., Any], option: str, value: str) -> None:
+    outcome = tpool("discover", option, value)
+    assert (outcome.code, outcome.out) == (exit_codes.USAGE, "")
+    assert "1 to 256 ASCII characters" in outcome.err
+    assert "try:" in outcome.err
+
+
 def test_nobody_answers(registered: tuple[Cluster, Path], tmp_path: Path, tpool: Callable[..., Any]) -> None:
     nobody = tmp_path / "nobody.toml"
     nobody.write_text("[discovery]\nstream_id = 4712\n")

@@ -152,7 +152,15 @@ def services(
     else:
         rows = [row for known in found for row in _keys(known, output_format)]
         print_rows(rows, ("key", "value", "expects", "doc"), output_format)
+    if not found:
+        click.echo(_nobody(service), err=True)
     ctx.exit(exit_codes.OK if found else exit_codes.PROBLEMS)
+
+
+def _nobody(service: str | None) -> str:
+    if service is None:
+        return "no service tells of itself; `tpool up` runs a driver, which is one"
+    return f"no service {service!r} tells of itself; `tpool services` without a name lists those that do"
 
 
 @click.command()

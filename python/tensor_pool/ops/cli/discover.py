@@ -19,16 +19,33 @@ if TYPE_CHECKING:
 __all__ = ["discover"]
 
 _COLUMNS: Final = ("host", "driver_instance_id", "stream_id", "name", "tags", "data_source_id", "epoch")
+_MAX_BYTES: Final = 256
+"""Of names and of tags."""
+
+
+class _Asked(click.ParamType[str]):
+    """A name or a tag that a stream can have; an empty one would mean all streams, which nobody types."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See `click.ParamType.convert`."""
+        text = str(value)
+        if not (text.isascii() and 0 < len(text) <= _MAX_BYTES):
+            self.fail(f"{text!r} is no {self.name}: it has 1 to {_MAX_BYTES} ASCII characters.", param, ctx)
+        return text
 
 
 @click.command()
-@click.option("--name", default="", metavar="NAME", help="Only the stream of this name.")
+@click.option("--name", type=_Asked("name"), metavar="NAME", help="Only the stream of this name.")
 @click.option(
     "--tag",
     "tags",
+    type=_Asked("tag"),
     multiple=True,
     metavar="TAG",
-    help="Only streams with this tag; give several for all of them.",
+    help="Only streams with this tag; repeat it for streams that have several.",
 )
 @click.option("--stream-id", type=click.IntRange(min=1), metavar="ID", help="Only streams with this id.")
 @click.option(
@@ -49,6 +66,7 @@ def discover(
     watch: bool,
     interval: float,
     count: int | None,
+    name: str | None,
     **filters: Any,
 ) -> None:
     """Find streams by name or tag, here and wherever the configured registries hear of them.
@@ -65,14 +83,15 @@ def discover(
     """  # noqa: D301 - click's mark for text that stays as it is
     from tensor_pool.host.discovery import Searching  # noqa: PLC0415 - help needs none of it
 
-    is_whole = False
+    is_whole, is_empty = False, True
     warned: tuple[str, ...] = ()
     with Searching(config) as searching:
 
         def rows() -> list[dict[str, Any]]:
-            nonlocal is_whole, warned
-            found = searching.search(timeout_s=timeout_s, **filters)
-            is_whole = bool(found.streams) and not found.errors
+            nonlocal is_whole, is_empty, warned
+            found = searching.search(timeout_s=timeout_s, name=name or "", **filters)
+            is_empty = not found.streams
+            is_whole = not is_empty and not found.errors
             if found.complaints != warned:  # once, however long it is watched
                 warned = found.complaints
                 for complaint in warned:
@@ -80,4 +99,11 @@ def discover(
             return [msgspec.structs.asdict(stream) | {"host": stream.host} for stream in found.streams]
 
         print_listing(rows, _COLUMNS, output_format, watch=watch, interval=interval, count=count)
+    is_filtered = name is not None or any(value not in (None, ()) for value in filters.values())
+    if is_empty and is_filtered and not watch:
+        click.echo(
+            "no stream matches all of this; `tpool discover` alone lists what is there. Case counts, and "
+            "several tags are given as --tag ONE --tag OTHER",
+            err=True,
+        )
     ctx.exit(exit_codes.OK if is_whole else exit_codes.PROBLEMS)
