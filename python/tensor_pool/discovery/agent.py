@@ -126,6 +126,9 @@ class DiscoveryAgent:
         if self._housekeeping.due(now_ns):
             self._index.expire(now_ns)
             self.counters.set(CounterType.DISCOVERY_STREAMS, len(self._index))
+            overflowed = sum(ear.overflowed for ear in self._ears)
+            if overflowed:
+                self.counters.cell(CounterType.DISCOVERY_REFUSED, "overflowed").set(overflowed)
         return work
 
     def on_close(self) -> None:

@@ -71,6 +71,11 @@ class DriverEar:
         self._router.on(m.ShmDriverShutdown, self._on_shutdown)
         self._router.on(m.DriverAnnounce, self._on_driver)
 
+    @property
+    def overflowed(self) -> int:
+        """Messages that came faster than they could be heard, and are lost."""
+        return sum(getattr(subscription, "overflowed", 0) for subscription in self._subscriptions)
+
     def poll(self) -> int:
         """Takes what came; how many messages."""
         return sum(subscription.poll(self._on_message, _POLL_LIMIT) for subscription in self._subscriptions)

@@ -13,6 +13,7 @@ from tensor_pool.discovery.agent import DiscoveryAgent
 from tensor_pool.discovery.authority import Authority
 from tensor_pool.discovery.config import DiscoverySection
 from tensor_pool.discovery.feed import RegistryFeed
+from tensor_pool.discovery.hearing import DriverEar
 from tensor_pool.discovery.places import HeardDriver
 from tensor_pool.errors import ChannelError
 from tensor_pool.runtime import AgentInvoker, FakeClock
@@ -353,3 +354,11 @@ def test_who_asks_does_not_wait_until_everything_was_heard(bus: MemoryBus, provi
         assert 0 < heard <= 100, "some of what came before, not all of it"
         while len(provider.streams()) < 1_000:
             assert len(provider.streams()) > heard, "and it goes on hearing"
+
+
+def test_announces_that_came_too_fast_are_counted(bus: MemoryBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DriverEar, "overflowed", 7)
+    provider = Provider(bus, HeardDriver(ANNOUNCES, METADATA, LAB))
+    provider.clock.advance(s=1)
+    provider.invoker.invoke()
+    assert provider.agent.counters.snapshot()["announces refused (overflowed)"] == 7
