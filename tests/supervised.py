@@ -45,18 +45,21 @@ def report(**changes: Any) -> QosConsumer:
 
 
 class Scene:
-    """A stream of 100 frames a second with `SLOTS` slots, and what a supervisor makes of it second by second.
+    """A stream of 100 frames a second, and what a supervisor makes of it second by second.
 
     Args:
         using: What is configured.
+        slots: How many slots its ring has.
     """
 
-    def __init__(self, using: Setting | None = None) -> None:
+    def __init__(self, using: Setting | None = None, *, slots: int = SLOTS) -> None:
+        self._slots = slots
         self.overseer = Overseer(setting() if using is None else using)
         self.now_ns = SECOND
         self.sent: list[ConsumerConfig] = []
         self.seq = 1_000
         self.drops = 0
+        self.gaps = 0
 
     def say(self, *messages: Message, session_id: int = 1) -> list[ConsumerConfig]:
         """What is sent for these messages."""
@@ -74,15 +77,27 @@ class Scene:
         self.sent += sent
         return sent
 
-    def second(self, *, lag: int = 0, drops: int = 0, consumers: bool = True, **changes: Any) -> None:
-        """A second passes: everybody says how it is doing, and the supervisor looks."""
+    def second(
+        self, *, lag: int = 0, drops: int = 0, gaps: int = 0, consumers: bool = True, **changes: Any
+    ) -> None:
+        """A second passes: everybody says how it is doing, and the supervisor looks.
+
+        Args:
+            lag: Frames that the consumer is behind.
+            drops: Frames that it was too late for.
+            gaps: Numbers that it never found.
+            consumers: Whether it says anything.
+            changes: What its report says otherwise.
+        """
         self.now_ns += SECOND
         self.seq += 100
         self.drops += drops
-        self.say(announce(header_nslots=SLOTS, payload_pools=()))
+        self.gaps += gaps
+        self.say(announce(header_nslots=self._slots, payload_pools=()))
         self.say(QosProducer(STREAM, 3, 5, self.seq), session_id=2)
         if consumers:
-            said = {"last_seq_seen": self.seq - lag, "drops_gap": self.drops, **changes}
+            lost = {"drops_late": self.drops, "drops_gap": self.gaps}
+            said = {"last_seq_seen": self.seq - lag, **lost, **changes}
             self.say(hello(), report(**said))
         self.look()
 

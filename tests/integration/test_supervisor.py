@@ -17,6 +17,7 @@ from bridges import DEST, SOURCE, free_endpoints
 from pool_hosts import LAYOUTS, Ear, quick_host
 from tensor_pool.control.supervisor.view import ConsumerHealth, StreamHealth
 from tensor_pool.host.bridge import BridgeService
+from tensor_pool.host.limiter import RateLimiter
 from tensor_pool.host.supervisor import Supervisor
 from tensor_pool.testing import Cluster, wait_until
 from tensor_pool.testing.cluster import Process
@@ -212,6 +213,28 @@ def test_a_slow_consumer_gets_a_stream_of_its_own_and_gives_it_back(scene: Calla
         read = len(reader.seqs)
         wait_until(lambda: len(reader.seqs) > read + RATE_HZ / 4, PATIENCE_S)
         assert reader.seqs == sorted(set(reader.seqs)), "nothing came twice"
+
+
+def test_who_has_all_frames_of_a_limited_stream_is_not_slow(scene: Callable[..., Scene]) -> None:
+    """Its numbers have gaps on purpose. Of the source, somebody loses frames."""
+    s = scene()
+    slow, slow_id = s.consumer()
+    with (
+        # So many slots that a hiccup of the machine is no lag.
+        RateLimiter(s.host.config, "camera", "preview", max_rate_hz=50, slots=1_024),
+        s.host.connect() as pool,
+        Reader(pool.consumer("preview", wait_s=10)) as reader,
+    ):
+        prompt_id = reader.inp.session.consumer_id
+        wait_until(s.is_so(prompt_id, condition="healthy"), PATIENCE_S)
+        slow.say(SLOW_S)
+        wait_until(s.is_so(slow_id, remedy="rate_limited"), PATIENCE_S)
+        missing = reader.inp.stats.drops_gap
+        time.sleep(2.0)  # long enough to be moved twice
+        assert reader.inp.stats.drops_gap > missing + RATE_HZ / 2, "its reports tell of gaps"
+        assert s.health(prompt_id).remedy == "none"
+        moved = {entry.consumer_id for entry in s.supervisor.journal.entries() if entry.is_decision}
+        assert moved == {slow_id}
 
 
 @pytest.mark.req("WIRE-10.1.3-5")

@@ -37,7 +37,7 @@ def test_all_five_messages_are_in_what_it_knows() -> None:
     assert (stream.name, stream.meta_version, stream.attributes) == ("camera", 9, ("exposure",))
     assert (stream.state, stream.epoch, stream.rate_hz, stream.current_seq) == ("live", 5, 100.0, scene.seq)
     assert (consumer.lag, consumer.drops_per_s, consumer.rate_hz) == (20, 2.0, 100.0)
-    assert (consumer.drops_gap, consumer.mode, consumer.condition) == (6, "stream", "slow")
+    assert (consumer.drops_late, consumer.mode, consumer.condition) == (6, "stream", "slow")
 
 
 class TestSilence:
@@ -115,6 +115,63 @@ class TestStuck:
         assert scene.moves == []
 
 
+class TestGaps:
+    """Numbers that were never found: left out on purpose, or lost by who can't keep up."""
+
+    def test_without_lag_are_nobodys_fault(self) -> None:
+        scene = Scene()
+        scene.seconds(30, gaps=80)
+        assert (scene.consumer.condition, scene.consumer.drops_per_s) == ("healthy", 80.0)
+        assert scene.moves == []
+
+    def test_nor_within_what_lies_between_two_frames(self) -> None:
+        """Every 200th number is a frame: who has all of them is up to 200 behind, or seems to be."""
+        scene = Scene(slots=512)
+        for _ in range(40):
+            newest = (scene.seq + 100) // 200 * 200
+            scene.second(last_seq_seen=newest, drops_gap=newest - newest // 200)
+        assert (scene.consumer.condition, scene.moves) == ("healthy", [])
+
+    def test_with_lag_are_losses(self) -> None:
+        scene = Scene()
+        scene.seconds(8, gaps=50, lag=130)
+        assert scene.moves == [("none", "rate_limited", "told")]
+
+    def test_of_one_that_skips_to_the_newest_frame_are_losses(self) -> None:
+        """It is behind in some reports only, and never by much of the ring."""
+        scene = Scene()
+        for second in range(12):
+            skips = second % 4 == 3
+            scene.second(gaps=240 if skips else 0, lag=0 if skips else 70 * (second % 4))
+        assert scene.moves[0] == ("none", "rate_limited", "told")
+
+    @pytest.mark.parametrize("slots", [8, 64, 512, 4_096, 65_536])
+    def test_of_a_slow_one_are_losses_in_every_ring(self, slots: int) -> None:
+        """It takes 4 of 100 frames: lapped it goes on in the middle of the ring, or 256 behind at its end."""
+        scene = Scene(slots=slots)
+        position, gaps = float(scene.seq), 0.0
+        for _ in range(30):
+            position += 4
+            if scene.seq - position > min(256, slots):
+                reached = scene.seq - (slots // 2 if slots < 256 else 0)
+                gaps, position = gaps + reached - position, reached
+            scene.second(drops_gap=int(gaps), last_seq_seen=int(position))
+        assert scene.moves[0] == ("none", "rate_limited", "told")
+
+    def test_frames_that_it_was_late_for_always_count(self) -> None:
+        scene = Scene()
+        scene.seconds(8, gaps=80, drops=2)
+        (entry,) = scene.overseer.journal.entries()
+        assert entry.seen == "slow: lag 0 of 1000 slots, drops 82.0/s, 80.0/s of them gaps without lag"
+
+    def test_a_limited_consumer_of_a_stream_with_fewer_frames_is_well(self) -> None:
+        scene = Scene()
+        scene.seconds(7, drops=50)
+        assert scene.consumer.remedy == "rate_limited"
+        scene.seconds(60, gaps=80, mode=Mode.RATE_LIMITED)
+        assert (scene.consumer.condition, scene.consumer.remedy) == ("healthy", "none")
+
+
 class TestStrangeMessages:
     def test_another_session_does_not_speak_for_a_consumer_that_lives(self) -> None:
         scene = Scene()
@@ -185,7 +242,7 @@ class TestStrangeMessages:
     def test_a_consumer_that_counts_anew_lost_nothing_less(self) -> None:
         scene = Scene()
         scene.seconds(4, drops=50)
-        scene.second(drops_gap=0)
+        scene.second(drops_late=0)
         assert scene.consumer.drops_per_s is None
 
 
@@ -286,6 +343,22 @@ class TestSamples:
             samples.add(now_ns, 0, 0)
         assert len(samples._kept) <= 64
         assert samples.drops_per_s in (0.0, None)
+
+    def test_the_most_lag_is_kept_however_often_somebody_reports(self) -> None:
+        samples = Samples(window_ns=5 * SECOND, interval_ns=SECOND)
+        for millisecond in range(1_000):
+            samples.add(millisecond * SECOND // 1_000, 0, millisecond, lag=90 if millisecond == 500 else 1)
+        assert samples.most_lag == 90
+        samples.add(7 * SECOND, 0, 7_000, lag=2)
+        samples.add(8 * SECOND, 0, 8_000)
+        assert samples.most_lag <= 2, "what is older than a window is forgotten"
+
+    def test_a_step_is_from_one_found_frame_to_the_next(self) -> None:
+        samples = Samples(window_ns=5 * SECOND, interval_ns=SECOND)
+        assert samples.step == 1.0
+        for second in range(3):
+            samples.add(second * SECOND, 90 * second, 100 * second, gaps=90 * second)
+        assert samples.step == pytest.approx(10.0)
 
     def test_two_reports_heard_together_are_no_flood(self) -> None:
         samples = Samples(window_ns=5 * SECOND, interval_ns=SECOND)

@@ -28,6 +28,8 @@ LADDER = tuple(Remedy)
         ({"lag": 0, "drops_per_s": 0.5}, Condition.FAIR),
         ({"lag": 500}, Condition.SLOW),
         ({"lag": None, "drops_per_s": 1.0}, Condition.SLOW),
+        ({"lag": 0, "drops_per_s": 40.0, "gaps_without_lag_per_s": 40.0}, Condition.HEALTHY),
+        ({"lag": 0, "drops_per_s": 40.0, "gaps_without_lag_per_s": 38.5}, Condition.SLOW),
         ({"lag": 10_000, "is_still": True}, Condition.STUCK),
         ({"lag": 900, "drops_per_s": 0.0, "is_limited": True}, Condition.HEALTHY),
         ({"lag": 900, "drops_per_s": 5.0, "is_limited": True}, Condition.SLOW),

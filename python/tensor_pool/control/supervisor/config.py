@@ -56,7 +56,11 @@ class SupervisorSection(Section, frozen=True):
         Share, doc("A consumer is healthy only if it is behind by at most this share of the ring's slots.")
     ] = 0.25
     slow_drops_per_s: Annotated[
-        DropRate, doc("A consumer is slow that loses so many frames a second, over `window_ms`.")
+        DropRate,
+        doc(
+            "A consumer is slow that loses so many frames a second, over `window_ms`. Numbers that it never "
+            "found count only if it was behind as well: otherwise perhaps nobody wrote them."
+        ),
     ] = 1.0
     healthy_drops_per_s: Annotated[
         DropRate, doc("A consumer is healthy only if it loses at most so many frames a second.")

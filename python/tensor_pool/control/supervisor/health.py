@@ -35,6 +35,16 @@ __all__ = ["HealthBoard"]
 
 _NS_PER_S: Final = 1_000_000_000
 _MOST_ATTRIBUTES: Final = 64
+_NOTEWORTHY_SHARE: Final = 1 / 8
+_NOTEWORTHY_LAG: Final = 128
+"""Who is behind by that share of the ring, or by so many numbers, may lose frames of its own doing.
+
+Large rings need the number: by default a consumer skips to the newest frame when it is 256 behind, however
+many slots there are (`client.max_outstanding_seq_gap`).
+"""
+_NOTEWORTHY_STEPS: Final = 2
+"""Producers and consumers don't report at the same moment. Where numbers are left out on purpose, lag is
+wrong by up to one step for where the producer is, and another one for its rate."""
 _MOST_CHARACTERS: Final = 256
 """Of a name: it comes from somewhere and is shown everywhere."""
 
@@ -162,7 +172,9 @@ class HealthBoard:
         self._qos.on_consumer(report, now_ns)
         after = self._qos.consumer(*key)
         assert after is not None, "there is room for whoever was admitted"
-        consumer.samples.add(now_ns, after.drops, after.last_seq_seen)
+        consumer.samples.add(
+            now_ns, after.drops, after.last_seq_seen, gaps=after.drops_gap, lag=self._qos.lag(*key)
+        )
         consumer.report, consumer.reported_ns, consumer.session_id = report, now_ns, session_id
         self._heard(consumer, now_ns)
         return True
@@ -228,6 +240,7 @@ class HealthBoard:
             lag=lag,
             nslots=nslots,
             drops_per_s=consumer.samples.drops_per_s,
+            gaps_without_lag_per_s=_gaps_without_lag_per_s(consumer.samples, nslots),
             is_limited=consumer.mode is Mode.RATE_LIMITED,
             is_stale=is_stale,
             is_still=is_behind and consumer.samples.is_still,
@@ -270,3 +283,13 @@ class HealthBoard:
 
     def _consumers_of(self, stream_id: int) -> Iterable[WatchedConsumer]:
         return [consumer for key, consumer in self._consumers.items() if key[0] == stream_id]
+
+
+def _gaps_without_lag_per_s(samples: Samples, nslots: int) -> float:
+    """Numbers that a consumer didn't find though it was never behind: nobody can tell whether they existed.
+
+    A rate limiter, a bridge with a rate and claims that were given up leave numbers out. Who really can't
+    keep up is behind before it loses anything.
+    """
+    noteworthy = max(min(_NOTEWORTHY_SHARE * nslots, _NOTEWORTHY_LAG), _NOTEWORTHY_STEPS * samples.step)
+    return 0.0 if samples.most_lag >= noteworthy else samples.gaps_per_s or 0.0

@@ -47,11 +47,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     nslots: int = 0
     """Slots of the stream's ring."""
     drops_per_s: float | None = None
+    """All that it says it has lost."""
+    gaps_without_lag_per_s: float = 0.0
+    """Those of them that it never found though it was never behind: they don't count, since perhaps nobody
+    wrote them."""
     is_limited: bool = False
     """Whether it reads at a limited rate: then it is behind between two frames, and that says nothing."""
     is_stale: bool = False
     is_still: bool = False
     """Whether it has taken nothing for a whole window, though there was something."""
+
+    @property
+    def own_drops_per_s(self) -> float | None:
+        """What it loses because it is slow."""
+        return None if self.drops_per_s is None else max(0.0, self.drops_per_s - self.gaps_without_lag_per_s)
 
     @property
     def lag_share(self) -> float | None:
@@ -86,7 +95,7 @@ def condition_of(seen: Seen, section: SupervisorSection) -> Condition:
     """
     if seen.is_stale:
         return Condition.STALE
-    lag, drops = None if seen.is_limited else seen.lag_share, seen.drops_per_s
+    lag, drops = None if seen.is_limited else seen.lag_share, seen.own_drops_per_s
     if lag is None and drops is None:
         return Condition.UNKNOWN
     if seen.is_still:

@@ -305,7 +305,9 @@ _BADNESS: Final = {
 def _words(seen: Seen, condition: Condition) -> str:
     lag = "unknown" if seen.lag is None else f"{seen.lag} of {seen.nslots} slots"
     drops = "unknown" if seen.drops_per_s is None else f"{seen.drops_per_s:.1f}/s"
-    return f"{condition}: lag {lag}, drops {drops}"
+    gaps = seen.gaps_without_lag_per_s
+    not_its_own = f", {gaps:.1f}/s of them gaps without lag" if gaps else ""
+    return f"{condition}: lag {lag}, drops {drops}{not_its_own}"
 
 
 def _seconds(duration_ns: int) -> float:

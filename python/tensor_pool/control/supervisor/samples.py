@@ -16,6 +16,8 @@ class _Sample(NamedTuple):
     at_ns: int
     drops: int
     seq: int | None
+    gaps: int
+    lag: int
 
 
 class Samples:
@@ -43,12 +45,20 @@ class Samples:
         self._interval_ns = interval_ns
         self._kept: deque[_Sample] = deque(maxlen=2 * _PARTS)
 
-    def add(self, at_ns: int, drops: int, seq: int | None) -> None:
-        """Takes a report."""
-        kept = self._kept
+    def add(self, at_ns: int, drops: int, seq: int | None, *, gaps: int = 0, lag: int | None = None) -> None:
+        """Takes a report.
+
+        Args:
+            at_ns: When it came.
+            drops: All that it has lost so far.
+            seq: The last number that it got past.
+            gaps: Those of the lost that it never found.
+            lag: How many numbers it was behind, if that is known.
+        """
+        kept, most_lag = self._kept, lag or 0
         if len(kept) >= 2 and kept[-1].at_ns - kept[-2].at_ns < self._window_ns // _PARTS:
-            kept.pop()
-        kept.append(_Sample(at_ns, drops, seq))
+            most_lag = max(most_lag, kept.pop().lag)
+        kept.append(_Sample(at_ns, drops, seq, gaps, most_lag))
         while len(kept) >= 2 and kept[1].at_ns <= at_ns - self._window_ns:
             kept.popleft()
 
@@ -65,6 +75,25 @@ class Samples:
     def drops_per_s(self) -> float | None:
         """Frames lost in a second; None before there are two reports."""
         return self._per_s(self._kept[-1].drops - self._kept[0].drops) if len(self._kept) > 1 else None
+
+    @property
+    def gaps_per_s(self) -> float | None:
+        """Numbers that it never found in a second; None before there are two reports."""
+        return self._per_s(self._kept[-1].gaps - self._kept[0].gaps) if len(self._kept) > 1 else None
+
+    @property
+    def most_lag(self) -> int:
+        """The most that it was behind."""
+        return max((sample.lag for sample in self._kept), default=0)
+
+    @property
+    def step(self) -> float:
+        """From one frame that it found to the next, in numbers and on average; 1 where it found all."""
+        if len(self._kept) < 2 or self._kept[0].seq is None or self._kept[-1].seq is None:
+            return 1.0
+        passed = self._kept[-1].seq - self._kept[0].seq
+        found = passed - (self._kept[-1].gaps - self._kept[0].gaps)
+        return max(1.0, passed / max(1, found))
 
     @property
     def rate_hz(self) -> float | None:
