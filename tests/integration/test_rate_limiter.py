@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -120,6 +121,28 @@ class TestWhatPasses:
                 came.append(time.monotonic())
         rate_hz = (len(came) - 1) / (came[-1] - came[0])
         assert 0.9 * max_rate_hz <= rate_hz <= 1.05 * max_rate_hz
+
+    @pytest.mark.quiet
+    @pytest.mark.parametrize("command", ["hz", "bw"])
+    def test_the_rate_of_the_frames_that_pass_is_measured(
+        self, host: Cluster, names: tuple[str, str], limit: Start, command: str
+    ) -> None:
+        limit(5, "--slots", "8")
+        source = host.run_python(f"""
+            out = pool.producer("{names[0]}", dtype="uint8", shape=(4,), slots=64)
+            print("open")
+            while True:
+                out.publish(np.zeros(4, np.uint8))
+                time.sleep(0.01)
+        """)
+        with source, host.connect() as pool:
+            source.read_line()
+            next_frame(pool.consumer(names[1], wait_s=10))
+            options = ("--count", "8", "--window", "60", "--format", "jsonl")
+            with host.start(command, names[1], *options) as measured:
+                total = json.loads(measured.read_line())
+        assert total["rate_hz"] == pytest.approx(5, rel=0.3), "not that of the source"
+        assert (total["frames"], total["missed"]) == (8, 0)
 
     def test_a_frame_keeps_what_it_says(self, pool: tp.Pool, names: tuple[str, str], limit: Start) -> None:
         with camera(pool, names[0], dtype="float32", shape=(3, 5), metadata={"gain": 1}) as out:

@@ -33,7 +33,7 @@ class Step(NamedTuple):
     """From one frame to the next that was seen."""
 
     frames: int
-    """How many sequence numbers further; more than 1 when some were missed."""
+    """How many frames further; more than 1 when some were missed."""
     elapsed_ns: int
 
 
@@ -49,12 +49,19 @@ class Steps:
     def __init__(self) -> None:
         self._last: tuple[int, int, int] | None = None
 
-    def next(self, *, epoch: int, seq: int, at_ns: int) -> Step | None:
-        """The step to a frame."""
+    def next(self, *, epoch: int, seq: int, at_ns: int, absent: int = 0) -> Step | None:
+        """The step to a frame.
+
+        Args:
+            epoch: The frame's.
+            seq: Its number.
+            at_ns: Its time.
+            absent: How many of the numbers since the last frame nobody wrote: they are no frames.
+        """
         last, self._last = self._last, (epoch, seq, at_ns)
         if last is None or last[0] != epoch or seq <= last[1]:
             return None
-        return Step(seq - last[1], max(0, at_ns - last[2]))
+        return Step(max(1, seq - last[1] - absent), max(0, at_ns - last[2]))
 
 
 class IntervalSummary(msgspec.Struct, frozen=True, kw_only=True):

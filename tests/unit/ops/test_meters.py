@@ -16,6 +16,12 @@ class TestSteps:
         found = [steps.next(epoch=1, seq=seq, at_ns=seq * 10) for seq in (5, 6, 9)]
         assert found == [None, Step(1, 10), Step(3, 30)]
 
+    def test_numbers_that_nobody_wrote_make_none(self) -> None:
+        steps = Steps()
+        steps.next(epoch=1, seq=5, at_ns=0)
+        assert steps.next(epoch=1, seq=15, at_ns=30, absent=9) == Step(1, 30)
+        assert steps.next(epoch=1, seq=25, at_ns=60, absent=7) == Step(3, 30)
+
     @pytest.mark.parametrize(("epoch", "seq"), [(2, 6), (1, 5), (1, 4)], ids=["epoch", "again", "back"])
     def test_a_new_beginning_is_no_step(self, epoch: int, seq: int) -> None:
         steps = Steps()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.errors import TensorPoolError
+from tensor_pool.ops.absent_numbers import AbsentNumbers
 from tensor_pool.ops.cli.asking import timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.stream.live import Length, length_options, observer, run_gauge
@@ -33,17 +34,26 @@ _TOLERANCE_NS: Final = 1_000_000
 
 
 class IntervalGauge:
-    """`hz`: intervals between frames, by when they came or by their time stamps."""
+    """`hz`: intervals between frames, by when they came or by their time stamps.
 
-    def __init__(self, *, by_timestamp: bool) -> None:
+    Args:
+        by_timestamp: Whether their time stamps count.
+        absent: Knows which numbers nobody wrote; without it all numbers are frames.
+    """
+
+    def __init__(self, *, by_timestamp: bool, absent: AbsentNumbers | None = None) -> None:
         self._by_timestamp = by_timestamp
+        self._absent = absent
         self._steps = Steps()
         self._window, self._total = Intervals(), Intervals()
 
     def take(self, frame: Frame, at_ns: int) -> None:
         """See `Gauge`."""
         step = self._steps.next(
-            epoch=frame.epoch, seq=frame.seq, at_ns=frame.timestamp_ns if self._by_timestamp else at_ns
+            epoch=frame.epoch,
+            seq=frame.seq,
+            at_ns=frame.timestamp_ns if self._by_timestamp else at_ns,
+            absent=0 if self._absent is None else self._absent.before(frame),
         )
         self._window.add(step)
         self._total.add(step)
@@ -72,15 +82,21 @@ class IntervalGauge:
 
 
 class BandwidthGauge:
-    """`bw`: bytes a second."""
+    """`bw`: bytes a second.
 
-    def __init__(self) -> None:
+    Args:
+        absent: Knows which numbers nobody wrote; without it all numbers are frames.
+    """
+
+    def __init__(self, *, absent: AbsentNumbers | None = None) -> None:
+        self._absent = absent
         self._steps = Steps()
         self._window, self._total = Bandwidth(), Bandwidth()
 
     def take(self, frame: Frame, at_ns: int) -> None:
         """See `Gauge`."""
-        step = self._steps.next(epoch=frame.epoch, seq=frame.seq, at_ns=at_ns)
+        absent = 0 if self._absent is None else self._absent.before(frame)
+        step = self._steps.next(epoch=frame.epoch, seq=frame.seq, at_ns=at_ns, absent=absent)
         self._window.add(frame.nbytes, step)
         self._total.add(frame.nbytes, step)
 
@@ -183,7 +199,7 @@ def hz(
       tpool hz camera-1 --seconds 10 --format json | jq .jitter_rms_ms
     """  # noqa: D301 - click's mark for text that stays as it is
     with observer(config, stream, timeout_s=timeout_s) as (consumer, _):
-        gauge = IntervalGauge(by_timestamp=by == "timestamp")
+        gauge = IntervalGauge(by_timestamp=by == "timestamp", absent=AbsentNumbers(consumer))
         code = run_gauge(consumer, gauge, Length(**length), output_format)
     ctx.exit(code)
 
@@ -213,7 +229,9 @@ def bw(
       tpool bw camera-1 --seconds 10 --format json | jq .bytes_per_s
     """  # noqa: D301 - see above
     with observer(config, stream, timeout_s=timeout_s) as (consumer, _):
-        code = run_gauge(consumer, BandwidthGauge(), Length(**length), output_format)
+        code = run_gauge(
+            consumer, BandwidthGauge(absent=AbsentNumbers(consumer)), Length(**length), output_format
+        )
     ctx.exit(code)
 
 
