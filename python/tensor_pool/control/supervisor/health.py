@@ -240,7 +240,7 @@ class HealthBoard:
             lag=lag,
             nslots=nslots,
             drops_per_s=consumer.samples.drops_per_s,
-            gaps_without_lag_per_s=_gaps_without_lag_per_s(consumer.samples, nslots),
+            uncounted_gaps_per_s=_uncounted_gaps_per_s(consumer.samples, nslots),
             is_limited=consumer.mode is Mode.RATE_LIMITED,
             is_stale=is_stale,
             is_still=is_behind and consumer.samples.is_still,
@@ -285,8 +285,8 @@ class HealthBoard:
         return [consumer for key, consumer in self._consumers.items() if key[0] == stream_id]
 
 
-def _gaps_without_lag_per_s(samples: Samples, nslots: int) -> float:
-    """Numbers that a consumer didn't find though it was never behind: nobody can tell whether they existed.
+def _uncounted_gaps_per_s(samples: Samples, nslots: int) -> float:
+    """Numbers that a consumer didn't find though it was hardly behind: nobody can tell whether they existed.
 
     A rate limiter, a bridge with a rate and claims that were given up leave numbers out. Who really can't
     keep up is behind before it loses anything.

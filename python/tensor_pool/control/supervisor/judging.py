@@ -48,9 +48,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Slots of the stream's ring."""
     drops_per_s: float | None = None
     """All that it says it has lost."""
-    gaps_without_lag_per_s: float = 0.0
-    """Those of them that it never found though it was never behind: they don't count, since perhaps nobody
-    wrote them."""
+    uncounted_gaps_per_s: float = 0.0
+    """Those of them that it never found though it was hardly behind: perhaps nobody wrote them."""
     is_limited: bool = False
     """Whether it reads at a limited rate: then it is behind between two frames, and that says nothing."""
     is_stale: bool = False
@@ -60,7 +59,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_drops_per_s(self) -> float | None:
         """What it loses because it is slow."""
-        return None if self.drops_per_s is None else max(0.0, self.drops_per_s - self.gaps_without_lag_per_s)
+        return None if self.drops_per_s is None else max(0.0, self.drops_per_s - self.uncounted_gaps_per_s)
 
     @property
     def lag_share(self) -> float | None:

@@ -305,9 +305,9 @@ _BADNESS: Final = {
 def _words(seen: Seen, condition: Condition) -> str:
     lag = "unknown" if seen.lag is None else f"{seen.lag} of {seen.nslots} slots"
     drops = "unknown" if seen.drops_per_s is None else f"{seen.drops_per_s:.1f}/s"
-    gaps = seen.gaps_without_lag_per_s
-    not_its_own = f", {gaps:.1f}/s of them gaps without lag" if gaps else ""
-    return f"{condition}: lag {lag}, drops {drops}{not_its_own}"
+    gaps = seen.uncounted_gaps_per_s
+    uncounted = f", {gaps:.1f}/s of them don't count" if gaps else ""
+    return f"{condition}: lag {lag}, drops {drops}{uncounted}"
 
 
 def _seconds(duration_ns: int) -> float:
