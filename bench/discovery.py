@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DRIVERS: Final = 20
 STREAMS: Final = (1, 5, 15, 50)
 """Of each driver."""
-QUERIES: Final = {"by name": 300, "by tag": 300, "everything": 60}
+QUERIES: Final = {"by name": 1_000, "by tag": 1_000, "everything": 60}
 
 ANNOUNCES: Final = """
     from tensor_pool.transport import AeronClient
