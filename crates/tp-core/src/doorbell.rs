@@ -5,11 +5,12 @@
 //! for frames and sleep only while it is unchanged, so no frame can slip in between. Readers map the
 //! region read-only; waiting and waking work there too.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::thread::futex;
+use rustix::thread::{current_timer_slack, futex, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::layout::superblock as at;
@@ -72,6 +73,22 @@ impl<'m> Doorbell<'m> {
     /// Only the kernel looks at the word, so a file that was truncated under the mapping does no harm.
     pub fn wait(&self, seen: u32, timeout: Duration) -> bool {
         wait_for(self.word(), seen, timeout)
+    }
+
+    /// When the producer last rang, CLOCK_MONOTONIC; or when the driver last refreshed the time stamp.
+    #[inline]
+    pub fn rang_ns(&self) -> u64 {
+        self.mapping.word(at::ACTIVITY_TIMESTAMP_NS as u64).load(Ordering::Acquire)
+    }
+
+    /// Like [`Doorbell::wait`], with a timeout that ends when it should: the kernel adds 50 us otherwise, to save wake-ups.
+    pub fn wait_punctually(&self, seen: u32, timeout: Duration) -> bool {
+        let slack = current_timer_slack().ok().and_then(NonZeroU64::new);
+        // Without it the wait is only less punctual.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        let rang = self.wait(seen, timeout);
+        let _ = set_current_timer_slack(slack);
+        rang
     }
 
     /// The word and what was seen of it, for waiting on several.

@@ -76,8 +76,9 @@ class ClientSection(Section, frozen=True):
         WakeProfile,
         doc(
             "How consumers wait: 'latency' looks without pause for up to 20 ms after each frame, which takes "
-            "a core while frames come at 50 Hz or faster; 'balanced' sleeps until rung; 'eco' sleeps, and "
-            "looks at messages less often."
+            "a core while frames come at 50 Hz or faster; 'balanced' sleeps until rung, or until shortly "
+            "before the next frame of a steady stream is due; 'eco' sleeps until rung, and looks at messages "
+            "less often."
         ),
     ] = "balanced"
     fallback_uri: Annotated[

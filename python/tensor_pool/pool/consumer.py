@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.sessions.consumer import ConsumerSession
     from tensor_pool.pool.sessions.descriptors import PrivateDescriptors
     from tensor_pool.pool.stats import ConsumerStats
-    from tensor_pool.pool.wakeups import Bells
+    from tensor_pool.pool.wakeups import Bells, WaitStyle
 
 __all__ = ["Consumer"]
 
@@ -49,17 +49,19 @@ class Consumer(_native.FrameReceiver, Closing):
         [0, 1, 2]
     """
 
-    def __new__(cls, session: ConsumerSession, *, spin_s: float, **_options: object) -> Self:
+    def __new__(cls, session: ConsumerSession, *, style: WaitStyle, **_options: object) -> Self:
         """See `__init__`; the native part needs only what it shares with the session."""
         max_gap = session.options.max_outstanding_seq_gap
-        return super().__new__(cls, session.inlet, spin=spin_s, max_gap=max_gap)
+        return super().__new__(
+            cls, session.inlet, spin=style.spin_s, punctual=style.punctual, max_gap=max_gap
+        )
 
     def __init__(
         self,
         session: ConsumerSession,
         *,
         bells: Bells,
-        spin_s: float,  # noqa: ARG002 - for the native part
+        style: WaitStyle,  # noqa: ARG002 - for the native part
         on_close: Callable[[Consumer], object],
     ) -> None:
         self._session = session

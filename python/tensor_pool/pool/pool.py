@@ -34,7 +34,7 @@ from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
-from tensor_pool.pool.wakeups import SPIN_S, Bells
+from tensor_pool.pool.wakeups import WAITING, Bells
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -319,8 +319,8 @@ class Pool(Closing):
         self._start(session)
         if not options.attach and session.wish.name:
             self._context.submit(lambda: self._context.agent.follow_name(session.wish.name, session))
-        spin_s = SPIN_S[self._context.section.wake_profile]
-        consumer = Consumer(session, bells=self._bells, spin_s=spin_s, on_close=self._forget)
+        style = WAITING[self._context.section.wake_profile]
+        consumer = Consumer(session, bells=self._bells, style=style, on_close=self._forget)
         self._streams[consumer] = None
         if patience_s is not None:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
@@ -16,11 +16,25 @@ if TYPE_CHECKING:
 
     from tensor_pool.pool.sessions.consumer import ConsumerSession
 
-__all__ = ["SPIN_S", "Bells", "WakeUp"]
+__all__ = ["WAITING", "Bells", "WaitStyle", "WakeUp"]
 
-SPIN_S: Final[Mapping[str, float]] = {"latency": 0.02, "balanced": 0.0, "eco": 0.0}
-"""How long a consumer looks for the next frame without pause before it sleeps, by `client.wake_profile`:
-with 20 ms it does not sleep between frames from 50 Hz upwards."""
+
+class WaitStyle(NamedTuple):
+    """What a consumer does until its next frame comes."""
+
+    spin_s: float = 0.0
+    """How long it looks without pause before it sleeps."""
+    punctual: bool = False
+    """Whether it gets up shortly before the next frame of a steady stream is due."""
+
+
+WAITING: Final[Mapping[str, WaitStyle]] = {
+    # With 20 ms a consumer does not sleep between frames from 50 Hz upwards.
+    "latency": WaitStyle(spin_s=0.02),
+    "balanced": WaitStyle(punctual=True),
+    "eco": WaitStyle(),
+}
+"""By `client.wake_profile`."""
 
 
 class Bells(Closing):

@@ -51,6 +51,39 @@ def test_slips_are_told_by_name_and_change_nothing(out, inp, options, error, sai
     assert out.publish(np.ones(4, "uint8")) == 0
 
 
+class Dimension:
+    """A number that is another one each time it is asked."""
+
+    asked = 2
+
+    def __index__(self) -> int:
+        self.asked += 1
+        return self.asked
+
+
+def test_a_slot_is_what_this_claim_asked_for_whatever_the_last_one_did(out, inp):
+    """What shape and element type mean is remembered; nothing may be taken for the same that is not."""
+    shape, changing, numbers = (2, 6), [2, 6], (np.int64(3), np.int64(4))
+    asked = [(shape, "uint16", "C"), (shape, "uint8", "C"), (shape, "uint8", "F"), (shape, "uint16", "C")]
+    asked += [((6, 2), "uint16", "C"), (changing, "uint8", "C"), (numbers, "uint8", "C"), (5, "uint8", "C")]
+    for shape, dtype, order in [*asked, *asked]:
+        expected = np.zeros(shape, dtype).shape
+        with out.claim(shape, dtype, order=order) as slot:
+            slot.array[...] = 7
+        changing[0] += 1
+        frame = inp.poll(timeout=5.0)
+        assert (frame.array.shape, frame.array.dtype, frame.order) == (expected, np.dtype(dtype), order)
+
+
+def test_a_shape_that_changes_is_asked_anew(out):
+    shape = (Dimension(),)
+    lengths = []
+    for _ in range(3):
+        with out.claim(shape, "uint8") as slot:
+            lengths.append(slot.nbytes)
+    assert lengths[0] < lengths[1] < lengths[2]
+
+
 @pytest.mark.parametrize("progress", ["cols", 7, ["rows"]])
 def test_an_unknown_unit_of_progress_is_refused(out, progress):
     with pytest.raises(tp.ConfigError, match="progress="):

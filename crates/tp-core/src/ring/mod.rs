@@ -6,7 +6,9 @@ mod geometry;
 mod heads_up;
 mod keeper;
 mod reader;
+mod rhythm;
 mod snapshot;
+mod waiting;
 mod writer;
 
 pub use any::{AlignedBytes, AnyFrame, AnyReader, ReadMode};
@@ -16,6 +18,7 @@ pub use heads_up::wait_while_filled;
 pub use keeper::RingKeeper;
 pub use reader::{Borrowed, PrefixRead, RingReader};
 pub use snapshot::SnapshotReader;
+pub use waiting::Waiting;
 pub use writer::{Claim, ClaimError, RingMemory, RingWriter};
 
 #[cfg(test)]

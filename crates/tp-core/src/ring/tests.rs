@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::bytes::{get, put};
+use crate::clock::monotonic_ns;
 use crate::drops::{DropCounters, DropReason};
 use crate::layout::{
     SLOT_BYTES, SLOT_EMBEDDED_HEADER, SLOT_HEADER_BYTES_LENGTH, SLOT_TENSOR, slot as at, slot_offset,
@@ -539,7 +540,7 @@ fn a_sleeper_is_woken_while_its_frame_is_filled() {
             writer.ring_ahead();
             let rang = reader.doorbell().seen() != before;
             writer.commit(&claim, &header).unwrap();
-            writer.ring_all();
+            writer.ring_all(monotonic_ns());
             rang
         })
         .take_while(|_| Instant::now() < deadline)
@@ -559,6 +560,6 @@ fn nobody_is_woken_early_where_nobody_sleeps() {
         writer.ring_ahead();
         assert_eq!(reader.doorbell().seen(), before);
         writer.commit(&claim, &bytes_header(8)).unwrap();
-        writer.ring_all();
+        writer.ring_all(monotonic_ns());
     }
 }

@@ -223,9 +223,9 @@ impl RingWriter {
             .address_mut(payload_offset(claim.index, claim.stride_bytes), claim.values_len_bytes as usize)
     }
 
-    /// The pool that holds the payload of a claim: a view of the payload must keep it mapped.
-    pub fn pool(&self, claim: &Claim) -> Arc<Mapping> {
-        Arc::clone(&self.pools[claim.pool])
+    /// The pools, in the order in which claims number them: a view of a payload must keep its pool mapped.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        self.pools.iter()
     }
 
     /// Copies into a claim at `offset` bytes from its start.
@@ -344,8 +344,7 @@ impl RingWriter {
 
     /// Rings the doorbell for everybody; where many sleep, a thread goes on waking them after this has returned.
     #[inline]
-    pub fn ring_all(&mut self) {
-        let now_ns = monotonic_ns();
+    pub fn ring_all(&mut self, now_ns: u64) {
         Doorbell::of(&self.header).raise(now_ns);
         let woken = self.crowd.wake_all();
         self.heads_up.finished(now_ns, woken);

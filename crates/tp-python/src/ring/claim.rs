@@ -7,15 +7,14 @@ use std::sync::{Arc, Mutex};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use tp_aeron::OwnerProcess;
 use tp_core::layout::payload_offset;
 use tp_core::region::Mapping;
 use tp_core::slot::FrameHeader;
 
 use super::arrays;
-use super::buffers::View;
 use super::check_owner;
+use super::layout::Layout;
 use super::writer::{FrameArguments, SharedPublisher};
 use crate::border::{call_back, lock};
 use crate::errors;
@@ -26,11 +25,10 @@ pub struct Claim {
     publisher: SharedPublisher,
     owner: OwnerProcess,
     claim: tp_core::ring::Claim,
-    header: FrameHeader,
+    layout: Arc<Layout>,
     frame: FrameArguments,
-    view: View,
     /// Keeps the payload mapped, also after the writer is closed.
-    payload: Payload,
+    memory: Py<PoolMemory>,
     finished: AtomicBool,
     /// The array that was handed out: made read-only once the slot is no longer ours.
     array: Mutex<Option<Py<PyAny>>>,
@@ -40,21 +38,14 @@ pub struct Claim {
     leased: bool,
 }
 
-struct Payload {
-    pool: Arc<Mapping>,
-    offset: u64,
-    len: usize,
-}
-
-/// Keeps a pool mapped for an array. Not the claim itself: that keeps the array, and they would keep each other.
+/// Keeps a pool mapped for arrays. Not the claim itself: that keeps its array, and they would keep each other.
 #[pyclass(frozen, module = "tensor_pool._native")]
-struct PoolMemory {
-    _pool: Arc<Mapping>,
-}
+pub struct PoolMemory(Arc<Mapping>);
 
-impl Payload {
-    fn address(&self) -> *mut u8 {
-        self.pool.address_mut(self.offset, self.len)
+impl PoolMemory {
+    /// Of one pool; one is enough for all arrays.
+    pub fn new(py: Python<'_>, pool: &Arc<Mapping>) -> PyResult<Py<Self>> {
+        Py::new(py, Self(Arc::clone(pool)))
     }
 }
 
@@ -63,29 +54,38 @@ impl Claim {
         publisher: SharedPublisher,
         owner: OwnerProcess,
         claim: tp_core::ring::Claim,
-        header: FrameHeader,
+        layout: Arc<Layout>,
         frame: FrameArguments,
-        pool: Arc<Mapping>,
+        memory: Py<PoolMemory>,
     ) -> Self {
-        let payload = Payload {
-            offset: payload_offset(claim.index, claim.stride_bytes),
-            len: claim.values_len_bytes as usize,
-            pool,
-        };
-        let view = View::of(&header.tensor);
         let (finished, array) = (AtomicBool::new(false), Mutex::default());
         Self {
             publisher,
             owner,
             claim,
-            header,
+            layout,
             frame,
-            view,
-            payload,
+            memory,
             finished,
             array,
             observer: None,
             leased: false,
+        }
+    }
+
+    /// Where the payload is filled in.
+    fn address(&self) -> *mut u8 {
+        let offset = payload_offset(self.claim.index, self.claim.stride_bytes);
+        self.memory.get().0.address_mut(offset, self.claim.values_len_bytes as usize)
+    }
+
+    /// What the slot will say of the frame.
+    fn header(&self) -> FrameHeader {
+        FrameHeader {
+            tensor: self.layout.tensor,
+            values_len_bytes: self.claim.values_len_bytes,
+            timestamp_ns: self.frame.timestamp_ns,
+            meta_version: self.frame.meta_version,
         }
     }
 
@@ -127,7 +127,7 @@ impl Claim {
         self.check_writable(py)?;
         let frame = FrameArguments { ring, ..self.frame };
         let committed = self.publisher.with(py, |publisher| {
-            publisher.ring.commit(&self.claim, &self.header)?;
+            publisher.ring.commit(&self.claim, &self.header())?;
             publisher.announce(self.claim.seq, self.claim.values_len_bytes, frame);
             Ok(())
         });
@@ -189,9 +189,9 @@ impl Claim {
         if let Some(array) = handed_out {
             return Ok(array);
         }
-        let memory = Bound::new(py, PoolMemory { _pool: Arc::clone(&this.payload.pool) })?.into_any();
+        let memory = this.memory.bind(py).clone().into_any();
         // SAFETY: the payload is as long as the tensor, and mapped for writing as long as `memory` lives.
-        let array = unsafe { arrays::view(memory, &this.view, this.payload.address(), true)? };
+        let array = unsafe { arrays::view(memory, &this.layout.view, this.address(), true)? };
         let replaced = lock(py, &this.array).replace(array.clone().unbind());
         drop(replaced);
         Ok(array)
@@ -200,7 +200,7 @@ impl Claim {
     /// Writes the header now, before the payload is complete, so that readers may follow its progress.
     fn write_header(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        self.publisher.with(py, |publisher| publisher.ring.write_header(&self.claim, &self.header))
+        self.publisher.with(py, |publisher| publisher.ring.write_header(&self.claim, &self.header()))
     }
 
     /// Publishes the frame; its sequence number.
@@ -251,8 +251,13 @@ impl Claim {
     }
 
     /// Commits, or aborts when the block raised. Does nothing when either was done already.
-    #[pyo3(signature = (kind, *_rest))]
-    fn __exit__(slf: &Bound<'_, Self>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
+    #[pyo3(signature = (kind, _value = None, _traceback = None))]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        _value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         match (slf.get().finished(), kind.is_none()) {
             (true, _) => Ok(()),
             (false, true) => Self::commit(slf, true).map(drop).inspect_err(|_| {
@@ -272,9 +277,9 @@ impl Claim {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
         this.check_writable(slf.py())?;
-        let data = this.payload.address();
+        let data = this.address();
         // SAFETY: the view comes from the interpreter; payload and shape live as long as this object.
-        unsafe { this.view.export(view, flags, data, false, slf.clone().into_any()) }
+        unsafe { this.layout.view.export(view, flags, data, false, slf.clone().into_any()) }
     }
 
     fn __repr__(&self) -> String {

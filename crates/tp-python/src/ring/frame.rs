@@ -271,8 +271,14 @@ impl Frame {
     }
 
     /// Raises `FrameOverwrittenError` when what was computed can't be trusted (and nothing else was raised).
-    #[pyo3(signature = (kind, *_rest))]
-    fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> PyResult<()> {
+    #[pyo3(signature = (kind, _value = None, _traceback = None))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.check(py)?;
         if self.judge_use(self.is_valid()) {
             return Ok(());

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use tp_core::doorbell;
-use tp_core::ring::{AnyFrame, AnyReader, Geometry, Polled, wait_while_filled};
+use tp_core::ring::{AnyFrame, Geometry, Polled, Waiting};
 
 use super::frame::Frame;
 use super::reader::RingReader;
@@ -221,34 +220,6 @@ pub struct Handled {
     pub goes_on: bool,
 }
 
-/// How a receiver waits, and how it fares.
-struct Waiting {
-    /// Look without pause for so long before sleeping.
-    spin: Duration,
-    /// A stream that fell silent is not worth a core.
-    is_lively: bool,
-}
-
-impl Waiting {
-    fn wait(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
-        let bell = source.doorbell();
-        if !self.spin.is_zero() && self.is_lively {
-            let spin = self.spin.min(timeout);
-            if doorbell::spin_until(|| bell.seen() != seen, spin) {
-                return true;
-            }
-            self.is_lively = spin < self.spin;
-            return false;
-        }
-        let rang = bell.wait(seen, timeout);
-        if rang {
-            wait_while_filled(&[(source, next)]);
-        }
-        self.is_lively |= rang;
-        rang
-    }
-}
-
 /// Takes frames from an inlet. Python's `Consumer` is one, and knows what to do where there is no ring.
 #[pyclass(frozen, subclass, module = "tensor_pool._native")]
 pub struct FrameReceiver {
@@ -329,7 +300,7 @@ impl FrameReceiver {
                 Some(Polled::Idle) if !left.is_zero() => {
                     let Some((source, seen, next)) = ring.place_detached() else { break };
                     let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    if !waiting.wait(&source, next, seen, left) {
+                    if !waiting.wait_for_bell(&source, next, seen, left) {
                         ring.search_again_detached();
                     }
                 }
@@ -357,9 +328,9 @@ impl FrameReceiver {
 #[pymethods]
 impl FrameReceiver {
     #[new]
-    #[pyo3(signature = (inlet, *, spin = 0.0, max_gap = 0))]
-    fn new(inlet: &Inlet, spin: f64, max_gap: u64) -> Self {
-        let waiting = Waiting { spin: Duration::from_secs_f64(spin.clamp(0.0, 1.0)), is_lively: true };
+    #[pyo3(signature = (inlet, *, spin = 0.0, punctual = false, max_gap = 0))]
+    fn new(inlet: &Inlet, spin: f64, punctual: bool, max_gap: u64) -> Self {
+        let waiting = Waiting::new(Duration::from_secs_f64(spin.clamp(0.0, 1.0)), punctual);
         Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap }
     }
 

@@ -9,9 +9,9 @@ mod frame;
 mod gather;
 mod inlet;
 mod keeper;
+mod layout;
 mod messages;
 mod outlet;
-
 mod prefix;
 mod reader;
 mod watcher;

@@ -13,12 +13,11 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use tp_core::clock::{monotonic_ns, realtime_ns};
-use tp_core::tensor::{Dtype, MajorOrder};
 
 use super::claim::Claim;
-use super::writer::{FrameArguments, RingWriter, parse_dtype, parse_order, parse_shape};
+use super::layout::{LastLayout, dtype_of};
+use super::writer::{FrameArguments, RingWriter};
 use crate::border::{call_back, lock};
 use crate::errors;
 
@@ -149,29 +148,13 @@ impl Outlet {
 pub struct FrameSender {
     outlet: Arc<Shared>,
     realtime: bool,
-    /// The element type that was asked for last: programs ask for the same one, frame after frame.
-    dtype: Mutex<Option<(Py<PyAny>, Dtype)>>,
+    layout: LastLayout,
 }
 
 impl FrameSender {
     fn stamp(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let now = if self.realtime { realtime_ns } else { monotonic_ns };
         Ok(whole("timestamp_ns", given)?.unwrap_or_else(now))
-    }
-
-    fn dtype(&self, given: &Bound<'_, PyAny>) -> PyResult<Dtype> {
-        static WIRE_DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let py = given.py();
-        let known =
-            lock(py, &self.dtype).as_ref().and_then(|(asked, dtype)| asked.is(given).then_some(*dtype));
-        if let Some(dtype) = known {
-            return Ok(dtype);
-        }
-        let wire_dtype = WIRE_DTYPE.import(py, "tensor_pool.datatypes", "wire_dtype")?;
-        let dtype = parse_dtype(py, wire_dtype.call1((given,))?.extract()?)?;
-        let replaced = lock(py, &self.dtype).replace((given.clone().unbind(), dtype));
-        drop(replaced);
-        Ok(dtype)
     }
 
     /// The version that a frame published now refers to.
@@ -212,7 +195,7 @@ impl FrameSender {
     #[new]
     #[pyo3(signature = (outlet, *, realtime = false))]
     fn new(outlet: &Outlet, realtime: bool) -> Self {
-        Self { outlet: Arc::clone(&outlet.0), realtime, dtype: Mutex::default() }
+        Self { outlet: Arc::clone(&outlet.0), realtime, layout: LastLayout::default() }
     }
 
     /// Copies an array into the stream and returns its sequence number.
@@ -245,7 +228,7 @@ impl FrameSender {
             let publish = || slf.call_method1(intern!(py, "_publish_with_progress"), arguments);
             return call_back(publish)?.extract();
         }
-        let dtype = dtype.map(|dtype| this.dtype(dtype)).transpose()?;
+        let dtype = dtype.map(dtype_of).transpose()?;
         let (observed, meta_version) = (this.outlet.observed.load(Relaxed), Self::meta_version(slf)?);
         let (writer, seq) = Self::with_writer(slf, |writer| {
             let frame = FrameArguments { timestamp_ns: stamp_ns, meta_version, trace_id, ring: !observed };
@@ -283,30 +266,26 @@ impl FrameSender {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Claim>> {
         let (py, this) = (slf.py(), slf.get());
-        // First of all: readers wake up while this looks at what it was given.
-        if let Some(writer) = this.outlet.writer(py) {
-            writer.get().ring_ahead(py);
-        }
         let (trace_id, stamp_ns) = (whole("trace_id", trace_id)?, this.stamp(timestamp_ns)?);
         let progress = match progress {
             Some(progress) if progress.is_truthy()? => Some(progress),
             _ => None,
         };
-        let dtype = this.dtype(dtype)?;
-        let shape = parse_shape(shape)?;
-        let order: MajorOrder = parse_order(py, order)?;
+        let layout = this.layout.get(shape, dtype, order)?;
         let meta_version = Self::meta_version(slf)?;
         let is_observed = progress.is_some() || this.outlet.observed.load(Relaxed);
         let claim = Self::with_writer(slf, |writer| {
-            let (mut observer, mut unit) = (None, 0);
+            let (mut observer, mut layout) = (None, Arc::clone(&layout));
             if is_observed {
                 let arguments = (writer, progress, stamp_ns, trace_id);
                 let made = call_back(|| slf.call_method1(intern!(py, "_observer"), arguments))?;
-                unit = made.getattr(intern!(py, "progress_unit"))?.extract::<Option<u8>>()?.unwrap_or(0);
+                if let Some(unit) = made.getattr(intern!(py, "progress_unit"))?.extract::<Option<u8>>()? {
+                    layout = Arc::new(layout.with_progress_unit(py, unit)?);
+                }
                 observer = Some(made.unbind());
             }
             let frame = FrameArguments { timestamp_ns: stamp_ns, meta_version, trace_id, ring: true };
-            let claim = writer.get().claim_slot(py, &shape, dtype, order, None, unit, frame)?;
+            let claim = writer.get().claim_slot(py, layout, None, frame)?;
             Bound::new(py, claim.leased(observer))
         })?;
         if let Some(observer) = claim.get().observer(py) {

@@ -10,14 +10,14 @@ use pyo3::types::PyTuple;
 use tp_aeron::{ExclusivePublication, OfferError, OwnerProcess};
 use tp_core::clock::monotonic_ns;
 use tp_core::hot::FrameDescriptor;
-use tp_core::layout::MAX_DIMS;
 use tp_core::ring::ClaimError;
 use tp_core::slot::FrameHeader;
-use tp_core::tensor::{Dtype, MajorOrder, ProgressUnit, Tensor};
+use tp_core::tensor::Dtype;
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::buffers::Incoming;
-use super::claim::Claim;
+use super::claim::{Claim, PoolMemory};
+use super::layout::{Layout, parse_dtype, parse_order, parse_shape};
 use super::outlet::{Outlet, PublishCounts};
 use super::{arrays, check_owner};
 use crate::aeron::AeronPublication;
@@ -58,14 +58,15 @@ impl Publisher {
         let counts = &self.counts;
         count(&counts.frames, 1);
         count(&counts.bytes, bytes.into());
-        counts.published_ns.store(monotonic_ns(), Relaxed);
+        let now_ns = monotonic_ns();
+        counts.published_ns.store(now_ns, Relaxed);
         if let Some(descriptors) = &self.descriptors {
             let geometry = self.ring.geometry();
             let descriptor = FrameDescriptor {
                 stream_id: geometry.stream_id,
                 epoch: geometry.epoch,
                 seq,
-                timestamp_ns: self.stamp_descriptors.then(monotonic_ns),
+                timestamp_ns: self.stamp_descriptors.then_some(now_ns),
                 meta_version: Some(frame.meta_version),
                 trace_id: frame.trace_id,
             };
@@ -78,7 +79,7 @@ impl Publisher {
             count(ended, 1);
         }
         if frame.ring {
-            self.ring.ring_all();
+            self.ring.ring_all(now_ns);
         }
     }
 }
@@ -90,9 +91,11 @@ fn count(counter: &AtomicU64, more: u64) {
 
 /// The publisher, shared with the claims it handed out.
 #[derive(Clone)]
-pub struct SharedPublisher {
+pub struct SharedPublisher(Arc<Shared>);
+
+struct Shared {
     /// None once closed.
-    publisher: Arc<Mutex<Option<Publisher>>>,
+    publisher: Mutex<Option<Publisher>>,
     counts: Arc<PublishCounts>,
 }
 
@@ -104,7 +107,7 @@ impl SharedPublisher {
         work: impl FnOnce(&mut Publisher) -> Result<T, ClaimError>,
     ) -> PyResult<T> {
         // The guard is gone before anything is raised.
-        let result = lock(py, &self.publisher).as_mut().map(work);
+        let result = lock(py, &self.0.publisher).as_mut().map(work);
         translate(py, result)
     }
 
@@ -119,22 +122,22 @@ impl SharedPublisher {
     }
 
     fn is_closed(&self, py: Python<'_>) -> bool {
-        lock(py, &self.publisher).is_none()
+        lock(py, &self.0.publisher).is_none()
     }
 
     /// Runs `work` unless the writer is closed, for threads without the interpreter's lock.
     pub fn with_detached<T>(&self, work: impl FnOnce(&mut Publisher) -> T) -> Option<T> {
-        let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut guard = self.0.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         guard.as_mut().map(work)
     }
 
     /// Gives a claim up, if that is still possible, and counts it.
     pub fn abort(&self, claim: &tp_core::ring::Claim) {
-        let mut guard = self.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut guard = self.0.publisher.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(publisher) = guard.as_mut() {
             let _ = publisher.ring.abort(claim);
         }
-        count(&self.counts.aborted, 1);
+        count(&self.0.counts.aborted, 1);
     }
 }
 
@@ -148,6 +151,8 @@ fn translate<T>(py: Python<'_>, result: Option<Result<T, ClaimError>>) -> PyResu
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct RingWriter {
     publisher: SharedPublisher,
+    /// The pools, for arrays to keep mapped.
+    pools: Vec<Py<PoolMemory>>,
     owner: OwnerProcess,
     address: RingAddress,
     max_payload_bytes: u32,
@@ -204,44 +209,24 @@ impl RingWriter {
         self.publisher.clone()
     }
 
-    /// Wakes sleeping readers for a frame that is about to be claimed and soon complete.
-    pub fn ring_ahead(&self, py: Python<'_>) {
-        if let Some(publisher) = lock(py, &self.publisher.publisher).as_mut() {
-            publisher.ring.ring_ahead();
-        }
-    }
-
     /// Takes the next slot, or that of `seq`.
-    #[expect(clippy::too_many_arguments, reason = "a tensor, where it goes, and what goes with it")]
     pub fn claim_slot(
         &self,
         py: Python<'_>,
-        shape: &[i32],
-        dtype: Dtype,
-        order: MajorOrder,
+        layout: Arc<Layout>,
         seq: Option<u64>,
-        progress_unit: u8,
         frame: FrameArguments,
     ) -> PyResult<Claim> {
         self.check(py)?;
-        let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(py, what, None);
-        let unit = ProgressUnit::from_wire(progress_unit)
-            .ok_or_else(|| refuse(format!("{progress_unit} is not a progress unit")))?;
-        let tensor = Tensor::new(dtype, order, unit, shape, &[])
-            .map_err(|reason| errors::layout(py, reason, &format!("shape {shape:?}")))?;
-        let bytes = tensor.extent_bytes();
+        let bytes = layout.tensor.extent_bytes();
         self.check_size(py, bytes)?;
-        let (claim, pool) = self.publisher.with(py, |publisher| {
-            let claim = publisher.ring.claim(bytes, seq)?;
-            Ok((claim, publisher.ring.pool(&claim)))
+        let claim = self.publisher.with(py, |publisher| {
+            // Whoever sleeps wakes up while the slot is filled.
+            publisher.ring.ring_ahead();
+            publisher.ring.claim(bytes, seq)
         })?;
-        let header = FrameHeader {
-            tensor,
-            values_len_bytes: claim.values_len_bytes,
-            timestamp_ns: frame.timestamp_ns,
-            meta_version: frame.meta_version,
-        };
-        Ok(Claim::new(self.publisher.clone(), self.owner, claim, header, frame, pool))
+        let memory = self.pools[claim.pool].clone_ref(py);
+        Ok(Claim::new(self.publisher.clone(), self.owner, claim, layout, frame, memory))
     }
 }
 
@@ -262,13 +247,15 @@ impl RingWriter {
         let open = || tp_core::ring::RingWriter::open(&address.0, &base_dirs.open()?);
         let ring = released(py, open).map_err(|failure| errors::region(py, &failure))?;
         let max_payload_bytes = ring.max_payload_bytes();
+        let pools = ring.pools().map(|pool| PoolMemory::new(py, pool)).collect::<PyResult<_>>()?;
         let counts = outlet.map(Outlet::counts).unwrap_or_default();
         let publisher = Publisher { ring, descriptors, stamp_descriptors, counts: Arc::clone(&counts) };
         Ok(Self {
-            publisher: SharedPublisher {
-                publisher: Arc::new(Mutex::new(Some(publisher))),
+            publisher: SharedPublisher(Arc::new(Shared {
+                publisher: Mutex::new(Some(publisher)),
                 counts: Arc::clone(&counts),
-            },
+            })),
+            pools,
             owner: OwnerProcess::current(),
             address: address.clone(),
             max_payload_bytes,
@@ -310,7 +297,8 @@ impl RingWriter {
         let (dtype, order) = (parse_dtype(py, dtype)?, parse_order(py, order)?);
         let timestamp_ns = timestamp_ns.unwrap_or_else(monotonic_ns);
         let frame = FrameArguments { timestamp_ns, meta_version, trace_id, ring: true };
-        self.claim_slot(py, &parse_shape(shape)?, dtype, order, seq, progress_unit, frame)
+        let layout = Layout::new(py, &parse_shape(shape)?, dtype, order, progress_unit)?;
+        self.claim_slot(py, Arc::new(layout), seq, frame)
     }
 
     /// Raises the activity time stamp and wakes up to `wake` sleeping readers (all by default).
@@ -320,7 +308,7 @@ impl RingWriter {
         self.publisher.with(py, |publisher| {
             match wake {
                 Some(count) => publisher.ring.ring(count.min(MOST_SLEEPERS)),
-                None => publisher.ring.ring_all(),
+                None => publisher.ring.ring_all(monotonic_ns()),
             }
             Ok(())
         })
@@ -391,7 +379,7 @@ impl RingWriter {
     /// Unmaps the ring. Arrays of open claims stay valid, but can't be committed any more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
-        let publisher = lock(py, &self.publisher.publisher).take();
+        let publisher = lock(py, &self.publisher.0.publisher).take();
         released(py, || drop(publisher));
         Ok(())
     }
@@ -419,39 +407,4 @@ fn publication(given: &Bound<'_, PyAny>) -> PyResult<ExclusivePublication> {
         PyTypeError::new_err(format!("descriptors is a {kind}, not an AeronPublication"))
     })?;
     Ok(native.get().handle())
-}
-
-/// An element type by its number on the wire.
-pub fn parse_dtype(py: Python<'_>, number: i16) -> PyResult<Dtype> {
-    let unknown =
-        || errors::TENSOR_LAYOUT.new_err(py, format!("{number} is not the number of a dtype"), None);
-    Dtype::from_wire(number).ok_or_else(unknown)
-}
-
-/// A memory order by NumPy's letter.
-pub fn parse_order(py: Python<'_>, order: &str) -> PyResult<MajorOrder> {
-    match order {
-        "C" => Ok(MajorOrder::Row),
-        "F" => Ok(MajorOrder::Column),
-        other => Err(errors::TENSOR_LAYOUT.new_err(
-            py,
-            format!("order {other:?} is neither \"C\" nor \"F\""),
-            None,
-        )),
-    }
-}
-
-/// A shape: a sequence of numbers, or one number for one dimension.
-pub fn parse_shape(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
-    let refuse = |what: String| errors::TENSOR_LAYOUT.new_err(shape.py(), what, None);
-    let dims: Vec<i64> =
-        shape.extract().or_else(|_: PyErr| shape.extract().map(|dim| vec![dim])).map_err(|_: PyErr| {
-            let given = shape.repr().map_or("?".to_owned(), |text| text.to_string());
-            PyTypeError::new_err(format!("shape={given}: whole numbers of up to 31 bits, such as (480, 640)"))
-        })?;
-    if dims.len() > MAX_DIMS {
-        return Err(refuse(format!("{} dimensions; at most {MAX_DIMS} fit", dims.len())));
-    }
-    let narrow: Result<Vec<i32>, _> = dims.iter().map(|dim| i32::try_from(*dim)).collect();
-    narrow.map_err(|_| refuse(format!("shape {dims:?} does not fit 31 bits")))
 }
