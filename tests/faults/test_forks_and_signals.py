@@ -17,6 +17,7 @@ from forking import SCRIPT_FORKS
 from pool_hosts import Ear, mapped_regions, quick_host
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster, wait_until
+from tensor_pool.transport import EmbeddedMediaDriver
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +197,35 @@ def test_another_user_is_told_at_once_that_it_may_not(host: Cluster) -> None:
     assert "Permission denied" in said
     assert "group" in said
     assert quickly == "True"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize("command", ["streams", "driver status", "media status", "doctor"])
+def test_another_user_is_not_told_that_the_media_driver_is_dead(command: str) -> None:
+    """A umask of 077 leaves others not even a look at whether it lives."""
+    script = """
+        import os, sys
+        from tensor_pool.ops.cli.root import run
+        run([*sys.argv[1:], "--aeron-dir", "/nonexistent"])  # loads what this user may load
+        print("-- now as another")
+        os.setgid(65534)
+        os.setuid(65534)
+        run(sys.argv[1:])
+    """
+    with EmbeddedMediaDriver.temporary() as media:
+        os.chmod(media.aeron_dir, 0o700)  # noqa: PTH101 - a text
+        said = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), *command.split(), "--aeron-dir", media.aeron_dir],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    text = said.stdout.partition("-- now as another")[2]
+    assert "start it under `umask 007`" in text
+    assert "start one with" not in text
+    assert "none at" not in text
 
 
 def test_a_hundred_thousand_frames_may_be_held(host: Cluster, pool: Pool, name: str) -> None:

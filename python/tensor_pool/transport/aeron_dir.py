@@ -7,11 +7,17 @@ from typing import Final
 
 from tensor_pool.errors import ConfigError
 
-__all__ = ["check_aeron_dir", "start_hint"]
+__all__ = ["SHARE_HINT", "check_aeron_dir", "is_somebody_elses", "start_hint"]
 
 _CNC_FILE: Final = "cnc.dat"
 _AERON_FILES: Final = {_CNC_FILE, "publications", "images", "loss-report.dat"}
 """What a media driver makes, `_CNC_FILE` last: a directory with some of the others may be about to be one."""
+
+SHARE_HINT: Final = (
+    "run as the user who started it, or share it with a group: start it under `umask 007`, and set "
+    'shm.permissions = "group"'
+)
+"""What to try where a media driver runs and this user may not use it."""
 
 
 def start_hint(aeron_dir: str) -> str:
@@ -48,6 +54,22 @@ def check_aeron_dir(aeron_dir: str) -> None:
     strange = sorted(entries - _AERON_FILES)
     if strange and _CNC_FILE not in entries:
         raise _no_aeron_dir(aeron_dir, f"it holds {strange[0]!r} and no {_CNC_FILE}")
+
+
+def is_somebody_elses(aeron_dir: str) -> bool:
+    """Whether this user may not even see if a media driver lives there: that is another thing than none.
+
+    Example:
+        >>> is_somebody_elses("/nonexistent")
+        False
+    """
+    try:
+        Path(aeron_dir, _CNC_FILE).open("rb").close()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _no_aeron_dir(aeron_dir: str, why: str) -> ConfigError:

@@ -28,7 +28,7 @@ from typing import Final, Literal, NamedTuple, Protocol, Self
 from tensor_pool import _native, errors
 from tensor_pool.channels import DEFAULT_TIMER_INTERVAL_MS, STANDARD, check_timer_interval, parse_size
 from tensor_pool.closing import Closing
-from tensor_pool.transport.aeron_dir import start_hint
+from tensor_pool.transport.aeron_dir import is_somebody_elses, start_hint
 
 __all__ = [
     "EmbeddedMediaDriver",
@@ -356,7 +356,7 @@ class ExternalMediaDriver(Closing):
         aeron_dir: Its directory; `default_aeron_dir()` when not given.
 
     Raises:
-        NoMediaDriverError: It is not alive.
+        NoMediaDriverError: It is not alive, or this user may not use it.
 
     Example:
         >>> with EmbeddedMediaDriver.temporary() as theirs, ExternalMediaDriver(theirs.aeron_dir) as driver:
@@ -368,6 +368,8 @@ class ExternalMediaDriver(Closing):
         self.aeron_dir: Final = resolve_aeron_dir(aeron_dir)
         status = media_driver_status(self.aeron_dir)
         if status is None or not status.alive:
+            if is_somebody_elses(self.aeron_dir):
+                _native.aeron_driver_status(self.aeron_dir, 0)  # raises, and has the words for it
             raise errors.NoMediaDriverError(
                 f"no live media driver serves {self.aeron_dir}",
                 hint=start_hint(self.aeron_dir),

@@ -105,6 +105,7 @@ SICK = [
         "warning",
         "rm -r /dev/shm/aeron-x",
     ),
+    ({"aeron": Aeron(is_somebody_elses=True)}, "media driver", "problem", "umask 007"),
     ({"driver": Driver(asked=True)}, "SHM driver", "warning", "tpool driver run"),
     ({"driver": Driver(asked=True, refusal="INTERNAL_ERROR: x")}, "SHM driver", "problem", "log"),
     ({"driver": msgspec.structs.replace(SERVED, state="DRAINING")}, "SHM driver", "warning", "wait"),

@@ -13,7 +13,7 @@ from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.serving import say_where
-from tensor_pool.transport.aeron_dir import start_hint
+from tensor_pool.transport.aeron_dir import SHARE_HINT, is_somebody_elses, start_hint
 from tensor_pool.transport.media import DEFAULT_OPTIONS, MediaDriverStatus, media_driver_status
 from tensor_pool.transport.media_main import serve
 
@@ -93,7 +93,8 @@ def status(ctx: click.Context, *, config: Config, output_format: OutputFormat) -
     facts = _facts(directory, media_driver_status(directory))
     print_record(facts, output_format)
     if not facts["alive"]:
-        click.echo(f"  try: {start_hint(directory)}", err=True)
+        hint = SHARE_HINT if is_somebody_elses(directory) else start_hint(directory)
+        click.echo(f"  try: {hint}", err=True)
     ctx.exit(exit_codes.OK if facts["alive"] else exit_codes.NO_DRIVER)
 
 

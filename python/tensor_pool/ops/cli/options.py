@@ -87,7 +87,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--aeron-dir",
-        type=_DirectoryName(resolve_path=True),
+        type=_DirectoryName(resolve_path=True, readable=False),  # who connects says why it may not
         metavar="DIR",
         help="Directory of the media driver; same as --set aeron.dir=DIR.",
     )

@@ -17,6 +17,7 @@ from tensor_pool.host.aeron import aeron_dir, connect
 from tensor_pool.ops.doctor.machine import Aeron, Driver
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.transport import media_driver_status, read_counters
+from tensor_pool.transport.aeron_dir import is_somebody_elses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +47,7 @@ def add_services(machine: Machine, config: Config) -> Machine:
     aeron = Aeron(
         directory=directory,
         found=status is not None,
+        is_somebody_elses=is_somebody_elses(directory),
         shortest_timeout_ms=min(
             section.untethered_window_limit_timeout_ms,
             section.untethered_linger_timeout_ms,

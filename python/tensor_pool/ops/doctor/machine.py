@@ -73,6 +73,8 @@ class Aeron(_Facts, frozen=True):
 
     directory: str = "/dev/shm/aeron-user"  # noqa: S108 - see above
     found: bool = False
+    is_somebody_elses: bool = False
+    """Whether this user may not see what is there."""
     alive: bool = False
     pid: int | None = None
     process_exists: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.ops.doctor.finding import fine, human_bytes, problem, warning
+from tensor_pool.transport.aeron_dir import SHARE_HINT
 
 if TYPE_CHECKING:
     from tensor_pool.ops.doctor.finding import Finding
@@ -27,6 +28,8 @@ _SHOWN: Final = 3
 def check_media_driver(machine: Machine) -> Finding:
     """Is there one, and does it live?"""
     aeron, name = machine.aeron, "media driver"
+    if aeron.is_somebody_elses:
+        return problem(name, f"this user may not use the one at {aeron.directory}", SHARE_HINT)
     if not aeron.found:
         return warning(
             name,
