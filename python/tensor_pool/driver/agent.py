@@ -151,6 +151,7 @@ class DriverAgent:
         now = self._now()
         self._files.prepare()
         self._lock = BaseDirLock(self._files.directory)
+        self._files.take()
         self.counters = CounterSet(self._counter_factory, "driver", _COUNTERS)
         self._leases = LeaseBook(lease_ns=self._section.lease_ns)
         self._streams = StreamRegistry(self._section)

@@ -35,6 +35,8 @@ __all__ = ["EpochFiles", "FoundEpoch", "namespace_directory", "safe_user_name"]
 
 _HEADER_FILE: Final = "header.ring"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,18}")
+_KEPT_RIGHTS: Final = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP | stat.S_IXOTH
+"""What others may have been given where several drivers share a directory: to get through, not to write."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM})
 
 
@@ -112,6 +114,9 @@ class EpochFiles:
     def prepare(self) -> None:
         """Makes the directories down to the namespace.
 
+        Others may be using them: all drivers of a user share the first, and who holds the second is not yet
+        known. So rights are only added here, for a driver must not lock out the clients of another.
+
         Raises:
             RegionError: One can't be made, or is somebody else's or a link [DRV-9-1, DRV-9-2].
             ConfigError: The group can't be given to it.
@@ -122,7 +127,16 @@ class EpochFiles:
                 f"there is no directory {base}", hint="make it, or set shm.shm_base_dir to one that exists"
             )
         for directory in (self.directory.parent, self.directory):
-            self._make_directory(directory)
+            self._make_directory(directory, is_shared=True)
+
+    def take(self) -> None:
+        """Gives the namespace's directory the configured rights; for whoever has it alone.
+
+        Raises:
+            RegionError: It can't be used.
+            ConfigError: The group can't be given to it.
+        """
+        self._make_directory(self.directory)
 
     def scan(self) -> list[FoundEpoch]:
         """The epochs that are there; what is left of half-made and half-removed ones is removed.
@@ -274,10 +288,12 @@ class EpochFiles:
             if _NUMBER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
 
-    def _make_directory(self, path: Path, *, exist_ok: bool = True) -> None:
+    def _make_directory(self, path: Path, *, exist_ok: bool = True, is_shared: bool = False) -> None:
+        is_new = True
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
+            is_new = False
             if not exist_ok:
                 raise RegionError(
                     f"{path} exists already", hint="another driver may use the namespace"
@@ -286,14 +302,23 @@ class EpochFiles:
             raise _region_error(e, path) from None
         fd = _open_own_directory(path)
         try:
-            status = os.fstat(fd)
-            if self._shm.permissions == "group" and self._gid is not None and status.st_gid != self._gid:
-                _change_group(fd, self._gid, path)
-                status = os.fstat(fd)
-            if stat.S_IMODE(status.st_mode) != self._shm.directory_mode:
-                os.fchmod(fd, self._shm.directory_mode)  # whatever the umask [WIRE-15.21a.6-1]
+            self._give_rights(fd, path, is_shared=is_shared and not is_new)
         finally:
             os.close(fd)
+
+    def _give_rights(self, fd: int, path: Path, *, is_shared: bool) -> None:
+        status = os.fstat(fd)
+        mode = self._shm.directory_mode
+        if is_shared:
+            mode |= status.st_mode & _KEPT_RIGHTS
+        if self._shm.permissions == "group" and self._gid is not None and status.st_gid != self._gid:
+            if is_shared and status.st_mode & stat.S_IXGRP:
+                mode |= stat.S_IXOTH  # another group is on its way through it: both must get past
+            else:
+                _change_group(fd, self._gid, path)
+                status = os.fstat(fd)
+        if stat.S_IMODE(status.st_mode) != mode:
+            os.fchmod(fd, mode)  # whatever the umask [WIRE-15.21a.6-1]
 
     def _give_to_group(self, directory: Path) -> None:
         # Directories with the set-group-id bit hand their group down; file systems without it don't.

@@ -83,6 +83,10 @@ class TestLayout:
         assert directory == real / "tensorpool-ada" / "default"
 
 
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 class TestModes:
     @pytest.mark.req("WIRE-15.21a.6-1", "WIRE-15.10-2")
     @pytest.mark.parametrize(
@@ -113,6 +117,39 @@ class TestModes:
         files.create(10_000, 1, SMALL, allocate=True)
         directory = files.directory / "10000" / "1"
         assert {path.stat().st_gid for path in (directory, *directory.iterdir())} == {12345}
+
+    def test_a_private_driver_locks_nobody_out_of_another(self, base: Path) -> None:
+        """All drivers of a user share a directory; one that is embedded must not close it to a group."""
+        shared = make(base, permissions="group", instance_id="shared")
+        private = make(base, permissions="private", instance_id="private")
+        private.take()
+        assert mode_of(shared.directory.parent) == 0o2750, "the group gets through, and can't write"
+        assert mode_of(shared.directory) == 0o2770
+        assert mode_of(private.directory) == 0o700
+
+    def test_rights_of_a_namespace_change_when_it_is_ones_own(self, base: Path) -> None:
+        """A second driver learns only afterwards that there is a first."""
+        first = make(base, permissions="group")
+        second = make(base, permissions="private")
+        assert mode_of(first.directory) & 0o070 == 0o050, "readers of the first are still there"
+        second.take()
+        assert mode_of(first.directory) == 0o700
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving directories to other groups needs root")
+    def test_two_groups_get_to_their_own(self, base: Path) -> None:
+        first = make(base, permissions="group", group="12345", instance_id="a")
+        second = make(base, permissions="group", group="54321", instance_id="b")
+        assert mode_of(first.directory.parent) & 0o001, "neither group is locked out"
+        assert first.directory.parent.stat().st_gid == 12345
+        assert (mode_of(first.directory), first.directory.stat().st_gid) == (0o2770, 12345)
+        assert (mode_of(second.directory), second.directory.stat().st_gid) == (0o2770, 54321)
+
+    def test_rights_that_nobody_gives_are_taken_away(self, base: Path) -> None:
+        user = base / "tensorpool-ada"
+        user.mkdir()
+        user.chmod(0o777)
+        make(base, user="ada")
+        assert mode_of(user) & 0o022 == 0
 
     def test_a_group_that_does_not_exist(self, base: Path) -> None:
         with pytest.raises(ConfigError, match="no group 'no-such-group'"):
