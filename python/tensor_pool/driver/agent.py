@@ -183,7 +183,8 @@ class DriverAgent:
             if self._section.recreate_on_start:
                 self._files.remove(epoch)
             else:
-                self._ended.add(epoch, activity=self._files.activity(epoch), now_ns=now.monotonic_ns)
+                activity_ns = self._files.activity(epoch)
+                self._ended.add_found(epoch, activity=activity_ns, now_ns=now.monotonic_ns)
         for stream in record.streams:
             is_free = self._streams.get(stream.id) is None and self._streams.by_name(stream.name) is None
             if is_free and len(self._streams) < self._section.max_streams:

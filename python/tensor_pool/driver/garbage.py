@@ -58,8 +58,18 @@ class EndedEpochs:
         return sum(watched.allocated_bytes for watched in self._watched.values())
 
     def add(self, found: FoundEpoch, *, activity: int | None, now_ns: int, allocated_bytes: int = 0) -> None:
-        """Notes that an epoch has ended, or was found from an earlier driver."""
+        """Notes that an epoch has ended."""
         self._watched[found] = _Watched(now_ns, activity, now_ns, allocated_bytes)
+
+    def add_found(self, found: FoundEpoch, *, activity: int | None, now_ns: int) -> None:
+        """Notes an epoch that an earlier driver left; it may have ended long ago.
+
+        Its age counts from its last sign of life and not from now, else what drivers leave that are killed
+        every few seconds piles up. A stamp of another clock may make it older than it is, but nothing is
+        removed whose stamp still changes here.
+        """
+        last_ns = now_ns if activity is None else min(activity, now_ns)
+        self._watched[found] = _Watched(last_ns, activity, now_ns, 0)
 
     def collectable(
         self, activity_of: Callable[[FoundEpoch], int | None], *, now_ns: int

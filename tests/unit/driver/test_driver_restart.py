@@ -10,6 +10,7 @@ import pytest
 
 from driver_bench import DriverBench, announces, only
 from tensor_pool.driver.config import StaticStream
+from tensor_pool.driver.files import EpochFiles, FoundEpoch
 from tensor_pool.driver.state import RememberedStream, StateFile, StateRecord
 from tensor_pool.errors import RegionError
 from tensor_pool.wire.messages import Role, ShmDriverShutdown, ShmLeaseRevoked, ShutdownReason
@@ -65,6 +66,23 @@ class TestFiles:
         assert second.epochs == {10_000: [before.epoch]}
         second.pass_time(ms=5_000)
         assert second.epochs == {}
+
+    def test_drivers_that_are_killed_again_and_again_leave_no_heap(
+        self, start: StartDriver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        driver = start()
+        clocks_apart_ns = driver.clock.realtime_ns() - driver.clock.monotonic_ns()
+
+        def made_ns(_files: EpochFiles, found: FoundEpoch) -> int:
+            return found.epoch * 1_000 - clocks_apart_ns  # nobody has used it since
+
+        monkeypatch.setattr(EpochFiles, "activity", made_ns)
+        for _ in range(20):
+            driver.attach()
+            driver.pass_time(ms=4_000)
+            crash(driver)
+            driver = start(clock=driver.clock)
+        assert len(driver.epochs[10_000]) <= 8, "two epochs in each of the last four lives"
 
     @pytest.mark.req("DRV-13-1", "DRV-13-2")
     def test_or_at_once_where_that_is_configured(self, start: StartDriver) -> None:

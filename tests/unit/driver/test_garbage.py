@@ -46,6 +46,25 @@ class TestDecision:
         assert ended.collectable(lambda _found: activity + 1, now_ns=100) == []
         assert ended.collectable(lambda _found: activity + 1, now_ns=150) == [FIRST]
 
+    @pytest.mark.parametrize(
+        ("activity", "collected_ns"),
+        [(0, 1_050), (940, 1_050), (990, 1_090), (1_000, 1_100), (10**18, 1_100), (None, 1_100)],
+    )
+    def test_one_that_was_found_is_as_old_as_its_last_sign_of_life(
+        self, activity: int | None, collected_ns: int
+    ) -> None:
+        """But nothing goes before it was watched for long enough, whatever its stamp says."""
+        ended = EndedEpochs(keep_count=1, min_age_ns=100, stale_ns=50)
+        ended.add_found(FIRST, activity=activity, now_ns=1_000)
+        assert ended.collectable(lambda _found: activity, now_ns=collected_ns - 1) == []
+        assert ended.collectable(lambda _found: activity, now_ns=collected_ns) == [FIRST]
+
+    def test_one_that_was_found_in_use_stays(self) -> None:
+        ended = EndedEpochs(keep_count=1, min_age_ns=100, stale_ns=50)
+        ended.add_found(FIRST, activity=1, now_ns=1_000)
+        for now in range(1_010, 2_000, 49):
+            assert ended.collectable(lambda _found, now=now: now, now_ns=now) == []
+
     @pytest.mark.parametrize("keep_count", [1, 2, 3, 4])
     def test_the_newest_are_kept(self, keep_count: int) -> None:
         ended = EndedEpochs(keep_count=keep_count, min_age_ns=1, stale_ns=1)
