@@ -19,6 +19,7 @@ from tensor_pool import _native
 from tensor_pool.errors import FrameOverwrittenError
 from tensor_pool.pool.pool import Pool
 from tensor_pool.testing import Cluster, wait_until
+from tensor_pool.wire.messages import FrameDescriptor
 from tensor_pool.wire.shm import SLOT_BYTES, SUPERBLOCK_BYTES
 
 FIELDS = {"magic": (0, "<Q"), "layout_version": (8, "<I"), "epoch": (12, "<Q"), "stream_id": (20, "<I")}
@@ -81,6 +82,50 @@ def test_a_superblock_that_changes_ends_the_mapping(
     assert inp.poll() is None
     driver.new_epoch(2)
     wait_until(lambda: inp.stats.epoch == 2, what="the next epoch is mapped")
+
+
+@pytest.mark.req("WIRE-10.2.1-10", "WIRE-15.2-4", "WIRE-15.21-9", "WIRE-15.21-10")
+def test_descriptors_of_other_epochs_bring_no_frame(driver: ForeignDriver, pool: Pool) -> None:
+    """Neither before anything is mapped, nor of an epoch that is over or that nobody has announced yet."""
+
+    def describe(*epochs: int, wait: bool = True) -> None:
+        for epoch in epochs:
+            for seq in range(4):
+                driver.ear.say(
+                    FrameDescriptor(stream_id=10_000, epoch=epoch, seq=seq), "descriptor", wait=wait
+                )
+
+    first, old = driver.announced, _native.RingWriter(driver.address, base_dirs=[driver.base])
+    driver.announced = None
+    inp = pool.consumer(10_000, attach=False)
+    for value in range(3):
+        old.publish(frame(value))
+    describe(1, wait=False)  # who maps nothing need not even listen
+    assert inp.poll(timeout=0.3) is None, "nothing is mapped"
+    driver.announced = first
+    wait_until(lambda: inp.mapped)
+    kept = inp.poll(timeout=5)
+    assert kept.seq == 2, "the newest, once there is a mapping"
+
+    driver.new_epoch(2)
+    new = _native.RingWriter(driver.address, base_dirs=[driver.base])
+    second, driver.announced = driver.announced, first
+    new.publish(frame(20))
+    describe(2, 2**63)
+    assert inp.poll(timeout=0.3) is None, "what is not announced does not exist"
+    assert (inp.stats.epoch, kept.still_valid()) == (1, True)
+
+    driver.announced = second
+    wait_until(lambda: inp.stats.epoch == 2)
+    assert not kept.still_valid(), "in flight when its epoch ended"
+    old.publish(frame(3))
+    describe(1)
+    frames = [inp.poll(timeout=5), inp.poll(timeout=0.3)]
+    assert frames[0].copy()[0] == 20
+    assert frames[1] is None
+    assert (inp.stats.drops, inp.stats.remaps) == (0, 1)
+    for writer in (old, new):
+        writer.close()
 
 
 @pytest.mark.req("WIRE-7.1-5")
