@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from foreign_driver import ForeignDriver
-from pool_hosts import LAYOUTS, LEASE_S, mapped_regions, quick_host
+from pool_hosts import LAYOUTS, LEASE_S, Ear, mapped_regions, quick_host
 from tensor_pool import _native, wire
 from tensor_pool.errors import RegionError
 from tensor_pool.pool.pool import Pool
@@ -237,3 +237,18 @@ def test_malicious_announces_change_nothing(bare_host: Cluster, driver: ForeignD
     driver.announced = second
     wait_until(lambda: inp.stats.epoch == 2, what="the next good announce is followed")
     writer.close()
+
+
+@pytest.mark.req("WIRE-15.21a.4-2")
+def test_announces_of_a_stranger_are_counted(bare_host: Cluster, driver: ForeignDriver, pool: Pool) -> None:
+    """A good ring, a higher epoch, the right stream: but not said by whoever announced the lease."""
+    inp = pool.consumer(10_000, wait_s=5)
+    mine, reader = driver.announced, inp.session.reader
+    theirs = driver.new_epoch(2)
+    driver.announced = mine
+    with Ear(bare_host, ["control"]) as stranger:
+        for _ in range(3):
+            stranger.say(_changed(theirs, announce_timestamp_ns=time.monotonic_ns()), "announce")
+        wait_until(lambda: inp.stats.announces_ignored.get("of another driver") == 3, what="all are counted")
+    assert (inp.stats.epoch, inp.stats.remaps, inp.stats.reconnects) == (1, 0, 0)
+    assert inp.session.reader is reader

@@ -37,6 +37,8 @@ class IgnoreReason(enum.StrEnum):
     """Why an announce or a descriptor changed nothing."""
 
     OTHER_STREAM = "other stream"
+    OTHER_DRIVER = "of another driver"
+    """Sent by somebody else than who announced the lease (decision D16)."""
     STALE = "stale"
     """Stamped longer ago than the freshness window."""
     FUTURE = "stamped in the future"

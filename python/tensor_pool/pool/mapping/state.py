@@ -201,6 +201,10 @@ class MappingState:
             return IgnoreReason.SPENT_EPOCH
         return None
 
+    def on_stranger(self) -> Ignore:
+        """Counts an announce of somebody whose word does not count."""
+        return self._ignore(IgnoreReason.OTHER_DRIVER)
+
     def _ignore(self, reason: IgnoreReason) -> Ignore:
         self.ignored[reason] = self.ignored.get(reason, 0) + 1
         return Ignore(reason)

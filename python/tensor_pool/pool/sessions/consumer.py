@@ -319,9 +319,10 @@ class ConsumerSession(StreamSession):
     def _on_announce(self, announce: ShmPoolAnnounce, header: Header, now_ns: int) -> None:
         if self.attachment.lease is None and self.options.attach:
             return  # without a lease nothing may be mapped
-        if not self.attachment.is_of_driver(header.session_id):
-            return  # somebody else claims the stream (decision D16)
         mapping = self._mapping_of(announce.stream_id)
+        if not self.attachment.is_of_driver(header.session_id):
+            mapping.on_stranger()  # somebody else claims the stream (decision D16)
+            return
         action = mapping.on_announce(
             announce,
             received_ns=now_ns,
