@@ -131,7 +131,8 @@ class StaticStream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stream that exists from the start."""
 
     id: StreamId
-    name: Annotated[str, Meta(max_length=256, pattern=r"\A[ -~]*\Z")] = ""
+    name: Annotated[str, Meta(pattern=r"\A([!-~]([ -~]{0,254}[!-~])?)?\Z")] = ""
+    """As `StreamName`, or empty for none."""
     profile: str = ""
     """A name of `driver.profiles`; empty: the default profile."""
 

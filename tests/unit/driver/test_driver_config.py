@@ -98,6 +98,7 @@ class TestTables:
             ("[[driver.streams]]\nid = 0", ">= 1"),
             ("[[driver.streams]]\nid = 1\nprofile = 'x'", "profile 'x', which is not defined"),
             ("[[driver.streams]]\nid = 1\n[[driver.streams]]\nid = 1", "stream 1  stands twice"),
+            ('[[driver.streams]]\nid = 1\nname = " left"', "driver.streams"),  # nobody could ask for it
             ("[[driver.streams]]\nid = 31005", "31000-31999 contains the stream 31005"),
         ],
     )
