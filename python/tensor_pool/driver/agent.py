@@ -192,6 +192,7 @@ class DriverAgent:
                 if stream.is_claimed:
                     self._streams.claim(added)
         self._saved_changes = -1  # whatever was read is written back in today's form
+        self._is_unsaved = False
         return record.shutdown_requests
 
     def _assemble(self, now: Moment) -> None:
@@ -360,6 +361,8 @@ class DriverAgent:
     def _keep_house(self, now: Moment) -> None:
         self._client.check()
         self._outgoing += self._lifecycle.retry(now)
+        if self._is_unsaved:  # tried again once a second, not in each cycle
+            self._is_unsaved, self._saved_changes = False, -1
         self._lifecycle.retire_idle(now, self._section.idle_stream_timeout_ms * _NS_PER_MS)
         self._lifecycle.forget_unclaimed(now)
         self._lifecycle.collect(now)
@@ -395,6 +398,7 @@ class DriverAgent:
         except OSError as e:
             # Epochs also grow with the clock and the directories; only names could get other ids.
             _LOG.warning("names and epochs can't be saved: %s", e.strerror)
+            self._is_unsaved = True
         self._saved_changes = self._streams.changes
 
     # --- messages ---

@@ -170,6 +170,10 @@ class TestNames:
         assert json.loads(path.read_bytes())["streams"] == [{"id": 20_000, "name": "camera"}]
 
 
+def _no_space(*_args: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 class TestStateFile:
     def test_is_whole_whatever_happens_while_it_is_written(
         self, base: Path, monkeypatch: pytest.MonkeyPatch
@@ -188,11 +192,19 @@ class TestStateFile:
         assert [path.name for path in base.iterdir()] == ["driver-state.json"]
 
     def test_a_driver_goes_on_without_it(self, driver: DriverBench, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*_args: object) -> None:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(StateFile, "save", fail)
+        monkeypatch.setattr(StateFile, "save", _no_space)
         assert driver.attach().lease_id is not None
+
+    def test_what_could_not_be_saved_is_saved_as_soon_as_it_can(self, driver: DriverBench) -> None:
+        """A file system that was full for a moment must not cost a name its id."""
+        state = StateFile(Path(driver.agent.directory))
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(StateFile, "save", _no_space)
+            driver.resolve("camera")
+            driver.pass_time(ms=2_000)
+        assert state.load().streams == ()
+        driver.pass_time(ms=2_000)
+        assert [stream.name for stream in state.load().streams] == ["camera"]
 
 
 class TestStatic:
