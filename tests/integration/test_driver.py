@@ -19,7 +19,7 @@ from raw_client import RawClient
 from tensor_pool import _native
 from tensor_pool.config import load_config
 from tensor_pool.driver import Driver
-from tensor_pool.errors import RegionError
+from tensor_pool.errors import ConfigError, RegionError
 from tensor_pool.pool.mapping import ring_address
 from tensor_pool.transport import EmbeddedMediaDriver, read_counters
 from tensor_pool.wire.messages import (
@@ -129,7 +129,8 @@ def test_embedded_and_external_drivers_use_the_same_places(
     media: EmbeddedMediaDriver, base: Path, client: RawClient, start: StartDriver
 ) -> None:
     embedded = start()
-    with DriverProcess(media.aeron_dir, base, **{"driver.instance_id": "b"}):
+    beside = {"driver.instance_id": "b", "streams.control_stream_id": 1010}
+    with DriverProcess(media.aeron_dir, base, **beside):
         directories = sorted(path.name for path in Path(embedded.directory).parent.iterdir())
     assert directories == ["default", "default-b"]
 
@@ -231,6 +232,18 @@ class TestTwoDrivers:
             start()
         client.keep_alive(lease)
         assert client.ask(DriverStatus, GetDriverStatus(3, 9)).producer_count == 1
+
+    def test_the_second_of_a_control_stream_is_told(self, start: StartDriver, client: RawClient) -> None:
+        """A directory of its own does not help: both would answer the clients of the first."""
+        start()
+        lease = client.attached()
+        with pytest.raises(ConfigError, match=f"process {os.getpid()}, serves stream 1000") as caught:
+            start(**{"driver.instance_id": "b"})
+        assert "streams.control_stream_id" in (caught.value.hint or "")
+        client.keep_alive(lease)
+        assert client.ask(DriverStatus, GetDriverStatus(3, 9)).producer_count == 1
+        client.listen()
+        assert not [m for m in client.heard if isinstance(m, ShmDriverShutdown | ShmLeaseRevoked)]
 
     def test_of_many_that_start_at_once_one_wins(
         self, media: EmbeddedMediaDriver, base: Path, client: RawClient

@@ -10,6 +10,9 @@ import tensor_pool
 from tensor_pool.closing import Closing
 from tensor_pool.driver.agent import DriverAgent
 from tensor_pool.driver.config import DriverSection
+from tensor_pool.driver.files import namespace_directory
+from tensor_pool.driver.lock import is_held
+from tensor_pool.driver.rivals import check_alone
 from tensor_pool.runtime import AgentRunner, CompositeAgent, ErrorPolicy, make_idle
 from tensor_pool.transport import AeronClient, AeronCounters
 from tensor_pool.transport.drain import Drain
@@ -65,6 +68,7 @@ class Driver(Closing):
     Raises:
         NoMediaDriverError: Nobody runs a media driver there.
         RegionError: Another SHM driver serves the directory, or it can't be used.
+        ConfigError: Another SHM driver serves the control stream.
 
     Example:
         >>> import tempfile
@@ -101,6 +105,7 @@ class Driver(Closing):
                     channel_defaults=config.aeron.channel_defaults,
                 )
             )
+            self._check_alone(connection, config)
             # Received on a native thread: an embedded driver shares the interpreter with a program that may
             # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
             bell = drain = self._own.enter_context(
@@ -138,6 +143,15 @@ class Driver(Closing):
                 overrun_ms=agents.overrun_ms,
                 close_timeout_s=agents.close_timeout_ms / 1_000,
             ).start()
+        except BaseException:
+            self._own.close()
+            raise
+
+    def _check_alone(self, connection: AeronClient, config: Config) -> None:
+        if is_held(namespace_directory(config.shm, config[DriverSection].instance_id)):
+            return  # the agent finds out, and can say whose it is
+        try:
+            check_alone(connection, config.streams)
         except BaseException:
             self._own.close()
             raise
