@@ -108,6 +108,27 @@ def test_ten_thousand_views_outlive_remap_and_close(host: Cluster, name: str) ->
     assert mapped_regions(os.getpid(), host) == []
 
 
+def test_progress_goes_by_the_layout_of_its_own_frame(pool: Pool, name: str) -> None:
+    """Pitfall 14: frames of two layouts take turns; a stride of the one would be wrong for the other."""
+    out = pool.producer(name, max_bytes=1 << 18, slots=8)
+    inp = pool.consumer(name, progress=True, wait_s=5)
+    wait_until(lambda: out._session._progress.hints, what="the producer knows that somebody wants progress")
+    for number in range(8):
+        rows, columns = (512, 128) if number % 2 else (128, 256)
+        half = rows // 2
+        with out.claim((rows, columns), "uint32", progress="rows") as slot:
+            slot.array[:half] = number
+            slot.progress(rows=half)
+            prefix = wait_until(lambda seq=slot.seq: (p := inp.poll_progress(5)) and p.seq == seq and p)
+            assert (prefix.array.shape, prefix.usable_bytes) == ((rows, columns), half * columns * 4)
+            assert (prefix.array[:half] == number).all()
+            slot.array[half:] = number
+        taken = inp.poll(timeout=5)
+        assert (taken.seq, taken.shape) == (number, (rows, columns))
+    assert inp.stats.drops_by_reason.get("progress_stride", 0) == 0
+    assert inp.stats.drops == 0
+
+
 def test_a_consumer_that_was_first_sees_frame_zero(host: Cluster, pool: Pool, name: str) -> None:
     """Pitfalls 23 and 26: found by its announce on whichever stream, and read from the first frame on."""
     inp = pool.consumer(name)
