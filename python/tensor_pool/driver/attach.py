@@ -216,7 +216,7 @@ class AttachHandler:
                 f"lease {producer.lease_id}",
             )
         geometry = stream.geometry_for(call.client_id, now.monotonic_ns)
-        self._limits.check_bytes(geometry, self._lifecycle.total_bytes)
+        self._limits.check_bytes(geometry, self._lifecycle.total_bytes, self._lifecycle.ended_bytes)
         self._lifecycle.renew(stream, geometry, now, allocate=True, hugepages=hugepages)
         stream.settle(call.client_id, geometry)
 

@@ -83,7 +83,12 @@ class Lifecycle:
     @property
     def total_bytes(self) -> int:
         """Memory of all epochs that exist, ended ones included."""
-        return self.allocated_bytes + self._ended.allocated_bytes
+        return self.allocated_bytes + self.ended_bytes
+
+    @property
+    def ended_bytes(self) -> int:
+        """Memory of those that have ended and are not yet removed."""
+        return self._ended.allocated_bytes
 
     # --- epochs ---
 

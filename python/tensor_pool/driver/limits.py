@@ -124,8 +124,14 @@ class Limits:
                 f"{self._section.max_streams}"
             )
 
-    def check_bytes(self, geometry: Geometry, total_bytes: int) -> None:
+    def check_bytes(self, geometry: Geometry, total_bytes: int, ended_bytes: int = 0) -> None:
         """One more epoch.
+
+        Args:
+            geometry: Its slots.
+            total_bytes: What all others take.
+            ended_bytes: What those of them take that have ended and go by themselves: a producer that was
+                started again meets its own.
 
         Raises:
             Refusal: It is too large, or all together are.
@@ -138,8 +144,9 @@ class Limits:
                 f"{format_size(per_stream)}"
             )
         if total and total_bytes + need > total:
+            soon = f" ({ended_bytes} of them by epochs that have ended and go soon)" if ended_bytes else ""
             raise _rejected(
-                f"the stream needs {need} bytes beside {total_bytes} in use, the limit "
+                f"the stream needs {need} bytes beside {total_bytes} in use{soon}, the limit "
                 f"driver.max_total_bytes is {format_size(total)}"
             )
 
