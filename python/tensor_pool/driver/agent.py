@@ -403,8 +403,9 @@ class DriverAgent:
 
     # --- messages ---
 
-    def _on_message(self, data: bytes, _header: Header) -> None:
+    def _on_message(self, data: bytes, header: Header) -> None:
         self._received = data
+        self._speaker = header.session_id
         self._router.dispatch(data)
 
     def _answering(self, handler: Callable[[Any, Moment], list[Message]]) -> Callable[[Any], None]:
@@ -417,14 +418,14 @@ class DriverAgent:
         self.counters[CounterType.DRIVER_MALFORMED].add()
         broken = read_broken_attach(self._received, error.message)
         if broken is not None:
-            self._outgoing += self._attach.refuse(broken, self._now())
+            self._outgoing += self._attach.refuse(broken, self._now(), self._speaker)
 
     def _on_unsupported_version(self, header: MessageHeader, data: bytes) -> None:
         broken = read_broken_attach(
             data, f"version {header.version} of schema {header.schema_id}; the driver has 1"
         )
         if broken is not None:
-            self._outgoing += self._attach.refuse(broken, self._now())
+            self._outgoing += self._attach.refuse(broken, self._now(), self._speaker)
 
     def _on_shutdown_request(self, request: m.ShmDriverShutdownRequest, now: Moment) -> list[Message]:
         was_draining = self._shutdown.is_draining
@@ -447,7 +448,7 @@ class DriverAgent:
         self._on_request()  # programs open several streams, one after the other
         if now.monotonic_ns < self._hears_attaches_from_ns:
             return []
-        return self._attach.attach(request, now)
+        return self._attach.attach(request, now, self._speaker)
 
     def _on_qos(self, report: m.QosProducer, now: Moment) -> list[Message]:
         stream = self._streams.get(report.stream_id)

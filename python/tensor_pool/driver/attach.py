@@ -78,32 +78,35 @@ class AttachHandler:
 
     # --- attach ---
 
-    def attach(self, request: ShmAttachRequest | NewerShmAttachRequest, now: Moment) -> list[Message]:
+    def attach(
+        self, request: ShmAttachRequest | NewerShmAttachRequest, now: Moment, session_id: int
+    ) -> list[Message]:
         """Answers an attach request in its own dialect; the announce comes behind it (decision D5)."""
         call = AttachCall.of(request)
         messages: list[Message] = []
         try:
-            answer, stream = self._grant_or_repeat(call, now)
+            answer, stream = self._grant_or_repeat(call, now, session_id)
             messages.append(self._announcer.announce(stream, now))
         except Refusal as refusal:
             answer = self._refused(call.correlation_id, refusal)
         return [answer.message(is_newer=call.is_newer), *messages]
 
-    def refuse(self, broken: BrokenAttach, now: Moment) -> list[Message]:
+    def refuse(self, broken: BrokenAttach, now: Moment, session_id: int) -> list[Message]:
         """Answers a request that could not be decoded; too many of them get no answer."""
         try:
-            self._limits.check_attach_rate(now.monotonic_ns)
+            self._limits.check_attach_rate(session_id, now.monotonic_ns)
         except Refusal:
             return []
         answer = self._refused(broken.correlation_id, Refusal(broken.code, broken.reason))
         return [answer.message(is_newer=broken.is_newer)]
 
-    def _grant_or_repeat(self, call: AttachCall, now: Moment) -> tuple[AttachAnswer, Stream]:
+    def _grant_or_repeat(self, call: AttachCall, now: Moment, session_id: int) -> tuple[AttachAnswer, Stream]:
         key = (call.client_id, call.correlation_id)
         given = self._given.get(key)
         if given is not None:
             return self._repeated(call, given)
-        self._check_call(call, now)
+        self._limits.check_attach_rate(session_id, now.monotonic_ns)
+        self._check_call(call)
         stream = self._find_or_create(call, now)
         try:
             lease = self._admit(call, stream, now)
@@ -124,9 +127,8 @@ class AttachHandler:
             )
         return self._granted(call, lease, stream), stream
 
-    def _check_call(self, call: AttachCall, now: Moment) -> None:
+    def _check_call(self, call: AttachCall) -> None:
         """What is wrong with a request whichever stream it names."""
-        self._limits.check_attach_rate(now.monotonic_ns)
         if self.is_draining:
             raise Refusal(ResponseCode.REJECTED, "the driver is shutting down; attach again when it is back")
         if call.client_id == 0:

@@ -285,7 +285,10 @@ class DriverSection(Section, frozen=True):
     max_attaches_per_second: Annotated[
         int,
         Meta(ge=1, le=1_000_000),
-        doc("Attach requests that are looked at; what comes faster is refused."),
+        doc(
+            "Attach requests that are looked at; what comes faster is refused. Clients that rarely ask have "
+            "a tenth more for themselves, so that one that runs away keeps nobody out."
+        ),
     ] = 1_000
     max_new_streams_per_second: Annotated[
         int,

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from tensor_pool.driver.leases import LeaseBook
     from tensor_pool.pool.sizing import Geometry
 
-__all__ = ["Limits", "TokenBucket"]
+__all__ = ["FairBucket", "Limits", "TokenBucket"]
 
 _NS_PER_S: Final = 1_000_000_000
+_REMEMBERED: Final = 1_024
+"""Clients whose requests are counted each for itself; who has not asked for longest is forgotten."""
 
 
 class TokenBucket:
@@ -45,6 +47,38 @@ class TokenBucket:
         return True
 
 
+class FairBucket:
+    """Lets so many things a second happen, and a tenth more for those who rarely ask.
+
+    One who asks without end takes all that there is for everybody; the tenth is out of its reach.
+
+    Args:
+        per_second: How many.
+
+    Example:
+        >>> bucket = FairBucket(per_second=10)
+        >>> sum(bucket.take(who=1, now_ns=0) for _ in range(100))
+        10
+        >>> bucket.take(who=2, now_ns=0), bucket.take(who=2, now_ns=0)
+        (True, False)
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._share = max(1, per_second // 10)
+        self._everybodys = TokenBucket(per_second)
+        self._reserve = TokenBucket(self._share)
+        self._own: dict[int, TokenBucket] = {}
+
+    def take(self, who: int, now_ns: int) -> bool:
+        """Whether one more may happen now, for one of many."""
+        own = self._own.pop(who, None) or TokenBucket(self._share)
+        self._own[who] = own  # the last who asked comes last
+        if len(self._own) > _REMEMBERED:
+            del self._own[next(iter(self._own))]
+        is_modest = own.take(now_ns)
+        return self._everybodys.take(now_ns) or (is_modest and self._reserve.take(now_ns))
+
+
 class Limits:
     """The limits of the section `driver`.
 
@@ -62,16 +96,16 @@ class Limits:
 
     def __init__(self, section: DriverSection) -> None:
         self._section = section
-        self._attaches = TokenBucket(section.max_attaches_per_second)
+        self._attaches = FairBucket(section.max_attaches_per_second)
         self._new_streams = TokenBucket(section.max_new_streams_per_second)
 
-    def check_attach_rate(self, now_ns: int) -> None:
-        """One more attach request.
+    def check_attach_rate(self, session_id: int, now_ns: int) -> None:
+        """One more attach request, of whoever publishes in this session.
 
         Raises:
             Refusal: They come too fast.
         """
-        if not self._attaches.take(now_ns):
+        if not self._attaches.take(session_id, now_ns):
             limit = self._section.max_attaches_per_second
             raise _rejected(
                 f"more than driver.max_attaches_per_second = {limit} attach requests; try again in a second"

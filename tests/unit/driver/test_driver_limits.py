@@ -8,8 +8,10 @@ import pytest
 
 from driver_bench import DriverBench
 from tensor_pool.driver.config import StaticStream
-from tensor_pool.driver.limits import TokenBucket
-from tensor_pool.wire.messages import ResponseCode, Role
+from tensor_pool.driver.limits import FairBucket, TokenBucket
+from tensor_pool.transport.backpressure import OfferResult
+from tensor_pool.wire import encode
+from tensor_pool.wire.messages import ResponseCode, Role, ShmAttachRequest
 
 StartDriver = Callable[..., DriverBench]
 
@@ -166,6 +168,24 @@ def test_bytes_of_all_streams(start: StartDriver) -> None:
         driver.pass_time(ms=1_000)
         driver.keep_alive(other, 2, Role.PRODUCER)
     assert driver.attach(10_000, client_id=4).code is ResponseCode.OK
+
+
+def test_many_who_ask_once_are_not_remembered_for_ever() -> None:
+    bucket = FairBucket(per_second=10)
+    for who in range(100_000):
+        bucket.take(who, now_ns=0)
+    assert len(bucket._own) <= 1_024
+
+
+def test_a_client_that_runs_away_keeps_nobody_else_out(start: StartDriver) -> None:
+    driver = start(max_attaches_per_second=100)
+    runaway = driver.bus.client().add_publication("aeron:ipc", 1000)
+    for number in range(5):
+        for attempt in range(200):
+            request = ShmAttachRequest(number * 200 + attempt, 10_000, 999, Role.CONSUMER)
+            assert runaway.offer(encode(request)) is OfferResult.SENT
+        driver.work(cycles=20)
+        assert driver.attach(10_000 + number, client_id=number + 1).code is ResponseCode.OK
 
 
 def test_attaches_in_a_second(start: StartDriver) -> None:
