@@ -335,6 +335,9 @@ class DriverAgent:
         drained = 0
         while drained < _DRAIN_LIMIT and (count := self._poll()):
             drained += count
+            # That may take seconds in a flood; who hears no announce for so long takes the driver for dead.
+            self._announce_due(self._now())
+            self._send()
         expired = self._lifecycle.expire(now)
         self._outgoing += expired
         return drained + len(expired)

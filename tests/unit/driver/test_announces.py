@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -134,3 +135,20 @@ def only_lease(driver: DriverBench):
 
     (lease,) = driver.agent._leases
     return ShmAttachResponse(1, ResponseCode.OK, lease_id=lease.lease_id, stream_id=lease.stream_id)
+
+
+def test_a_flood_does_not_silence_the_driver(driver: DriverBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a lease expires everything is read that has come; that may take seconds."""
+    driver.attach()
+    driver.pass_time(ms=2_900)
+    driver.clock.advance(ms=200)
+    batches = iter(range(40))
+
+    def read_a_batch() -> int:
+        driver.clock.advance(ms=100)
+        return 0 if next(batches, None) is None else 64
+
+    monkeypatch.setattr(driver.agent, "_poll", read_a_batch)
+    stamps = sorted(announce.announce_timestamp_ns for announce in announces(driver.work()))
+    assert stamps[-1] - stamps[0] >= 3_000_000_000, "the flood took that long"
+    assert max(b - a for a, b in itertools.pairwise(stamps)) <= 1_100_000_000
