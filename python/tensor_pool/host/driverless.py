@@ -62,7 +62,7 @@ class OwnedStream(Attachment):
         if wish.stream_id is None:
             raise ConfigError(
                 f"without a driver nobody gives stream {wish.label} an id",
-                hint="name it by an id, such as 10000, and give its name as metadata",
+                hint="give an id, such as 10000, and the name with name=",
             )
         self._files = EpochFiles(shm)
         self._send = announce

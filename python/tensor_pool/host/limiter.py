@@ -19,6 +19,7 @@ from tensor_pool.limiting.lane import LimiterLane
 from tensor_pool.limiting.slots import RateSlots
 from tensor_pool.limiting.stats import LimiterStats, Tally
 from tensor_pool.pool.arguments import check_count, check_stream
+from tensor_pool.pool.sizing import MAX_SLOTS
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +33,6 @@ __all__ = ["RateLimiter", "rate_limiter"]
 _LOG: Final = logging.getLogger(__name__)
 _SERVICE: Final = "limiter"
 _RETRY_S: Final = 1.0
-_MOST_SLOTS: Final = 1 << 20
 
 
 def rate_limiter(
@@ -121,7 +121,7 @@ class RateLimiter(Closing):
         self.dest: Final = dest
         self._config = config
         self._slots = RateSlots(max_rate_hz)
-        self._nslots = check_count("slots", slots, least=1, most=_MOST_SLOTS)
+        self._nslots = check_count("slots", slots, least=1, most=MAX_SLOTS)
         self._tally = Tally()
         self._own = contextlib.ExitStack()
         self._pool: Pool | None = None

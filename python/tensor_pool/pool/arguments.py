@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard, TypeVar
 
 from tensor_pool.errors import ChannelError, ConfigError
@@ -30,6 +32,8 @@ _MAX_NAME_BYTES: Final = 255
 _MAX_DIMS: Final = 8
 _MAX_DIM: Final = 2**31 - 1
 _MAX_SEQ: Final = 2**63 - 1
+_LONGEST_S: Final = 1e9
+"""Whoever waits for longer waits for ever; larger integers may not even have a float."""
 
 ChoiceT = TypeVar("ChoiceT", bound=str)
 
@@ -45,7 +49,7 @@ def check_stream(stream: object) -> dict[str, Any]:
         return {"name": _stream_name(stream)}
     if _is_whole(stream) and 0 < int(stream) < 2**32 - 1:
         return {"stream_id": int(stream)}
-    raise ConfigError(f"{stream!r} can't be a stream", hint="a name, or an id from 1 to 4294967294")
+    raise ConfigError(f"{stream!r:.80} can't be a stream", hint="a name, or an id from 1 to 4294967294")
 
 
 def check_name(name: object, *, stream: object) -> dict[str, str]:
@@ -70,7 +74,7 @@ def check_name(name: object, *, stream: object) -> dict[str, str]:
 def _stream_name(name: str) -> str:
     if not name or not name.isascii() or not name.isprintable() or len(name) > _MAX_NAME_BYTES:
         raise ConfigError(
-            f"{name!r} can't be the name of a stream",
+            f"{name!r:.80} can't be the name of a stream",
             hint=f"use 1 to {_MAX_NAME_BYTES} printable ASCII characters",
         )
     return name
@@ -163,12 +167,13 @@ def check_shape(shape: object) -> tuple[int, ...]:
     """
     if shape is None:
         return ()
-    dims = (shape,) if _is_whole(shape) else tuple(shape) if isinstance(shape, tuple | list) else None
-    if dims is None or not dims or len(dims) > _MAX_DIMS:
-        raise ConfigError(f"shape={shape!r}", hint=f"1 to {_MAX_DIMS} whole numbers, such as (480, 640)")
-    if not all(_is_whole(dim) and 0 <= int(dim) <= _MAX_DIM for dim in dims):
-        raise ConfigError(f"shape={shape!r}", hint=f"whole numbers from 0 to {_MAX_DIM}")
-    return tuple(int(dim) for dim in dims)
+    dims: tuple[object, ...] = (shape,) if _is_whole(shape) else _several(shape)
+    if not 1 <= len(dims) <= _MAX_DIMS:
+        raise ConfigError(f"shape={shape!r:.80}", hint=f"1 to {_MAX_DIMS} whole numbers, such as (480, 640)")
+    found = [int(dim) for dim in dims if _is_whole(dim)]
+    if len(found) < len(dims) or not all(0 <= dim <= _MAX_DIM for dim in found):
+        raise ConfigError(f"shape={shape!r:.80}", hint=f"whole numbers from 0 to {_MAX_DIM}")
+    return tuple(found)
 
 
 def check_count(what: str, value: object, *, least: int, most: int) -> int | None:
@@ -182,7 +187,7 @@ def check_count(what: str, value: object, *, least: int, most: int) -> int | Non
         return None
     if _is_whole(value) and least <= int(value) <= most:
         return int(value)
-    raise ConfigError(f"{what}={value!r}", hint=f"a whole number from {least} to {most}")
+    raise ConfigError(f"{what}={value!r:.80}", hint=f"a whole number from {least} to {most}")
 
 
 def check_positive(what: str, value: object, *, most: float = 1e9) -> float | None:
@@ -194,9 +199,9 @@ def check_positive(what: str, value: object, *, most: float = 1e9) -> float | No
     """
     if value is None:
         return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most:
+    if _is_real(value) and 0 < value <= most:
         return float(value)  # NaN is not above 0
-    raise ConfigError(f"{what}={value!r}", hint=f"a number above 0, up to {most:g}")
+    raise ConfigError(f"{what}={value!r:.80}", hint=f"a number above 0, up to {most:,.0f}")
 
 
 def check_seconds(what: str, value: object) -> float:
@@ -206,9 +211,9 @@ def check_seconds(what: str, value: object) -> float:
         >>> check_seconds("timeout", 1)
         1.0
     """
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)  # NaN is not above 0, infinity is for ever
-    raise ConfigError(f"{what}={value!r}", hint="seconds, such as 1.0; 0 does not wait")
+    if _is_real(value) and value >= 0:  # NaN is not above 0, infinity is for ever
+        return float(value) if value <= _LONGEST_S else math.inf
+    raise ConfigError(f"{what}={value!r:.80}", hint="seconds, such as 1.0; 0 does not wait")
 
 
 def check_start(start: object) -> str | int:
@@ -218,13 +223,24 @@ def check_start(start: object) -> str | int:
         >>> check_start("latest"), check_start(42)
         ('latest', 42)
     """
-    if start in ("latest", "oldest"):
-        return str(start)
+    if isinstance(start, str) and start in ("latest", "oldest"):
+        return start
     if _is_whole(start) and 0 <= int(start) <= _MAX_SEQ:
         return int(start)
-    raise ConfigError(f"start={start!r}", hint="'latest', 'oldest', or a sequence number")
+    raise ConfigError(f"start={start!r:.80}", hint="'latest', 'oldest', or a sequence number")
 
 
 def _is_whole(value: object) -> TypeGuard[SupportsIndex]:
-    """Whether it counts something: Python's and NumPy's integers, but no truth value."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    """Whether it counts something: Python's and NumPy's integers, but no truth value and no array."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and not hasattr(value, "__len__")
+
+
+def _is_real(value: object) -> TypeGuard[float]:
+    """Whether it measures something: Python's and NumPy's numbers, but no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _several(values: object) -> tuple[object, ...]:
+    """What is in a tuple, a list, a range or an array; nothing where it is none of them."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    return tuple(listed) if isinstance(listed, Sequence) and not isinstance(listed, str | bytes) else ()

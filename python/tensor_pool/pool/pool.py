@@ -33,6 +33,7 @@ from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
 from tensor_pool.pool.sessions.lease import StreamWish
 from tensor_pool.pool.sessions.once import Once
 from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
+from tensor_pool.pool.sizing import MAX_SLOTS
 from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
 from tensor_pool.pool.wakeups import WAITING, Bells
 from tensor_pool.wire.messages import (
@@ -60,7 +61,8 @@ _MODES: Final = {"stream": Mode.STREAM, "rate_limited": Mode.RATE_LIMITED}
 _REPEAT_S: Final = 0.25
 _MOST_BYTES: Final = 2**31
 """The largest payload: pool strides have 32 bits on the wire."""
-_MOST_SLOTS: Final = 2**20
+_MOST_RATE_HZ: Final = (2**32 - 2) / 1000
+"""Rates travel in thousandths, in 32 bits of which the last value means none."""
 _MOST_POOLS: Final = 64
 
 
@@ -168,6 +170,10 @@ class Pool(Closing):
                 stream has. The text tells.
             NoDriverError: No driver answers.
         """
+        if shape is not None and dtype is None:
+            raise ConfigError(
+                f"shape={shape!r:.80} without a dtype", hint="give dtype= too, or max_bytes= instead of both"
+            )
         wish = StreamWish(
             role=Role.PRODUCER,
             **{**check_stream(stream), **check_name(name, stream=stream)},
@@ -177,8 +183,8 @@ class Pool(Closing):
             else MajorOrder.COLUMN,
             shape=check_shape(shape),
             max_frame_bytes=check_count("max_bytes", max_bytes, least=0, most=_MOST_BYTES),
-            nslots=check_count("slots", slots, least=1, most=_MOST_SLOTS),
-            rate_hz=check_positive("rate_hz", rate_hz),
+            nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
+            rate_hz=check_positive("rate_hz", rate_hz, most=_MOST_RATE_HZ),
             consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
             pools=_check_pools(pools),
             require_hugepages=None if hugepages is None else check_flag("hugepages", hugepages),
@@ -223,7 +229,7 @@ class Pool(Closing):
         wish = StreamWish(
             role=Role.PRODUCER,
             **{**check_stream(stream), **check_name(name, stream=stream)},
-            nslots=check_count("slots", slots, least=1, most=_MOST_SLOTS),
+            nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
             pools=_check_pools(list(pools)),
         )
         return self._open_producer(wish, ProducerOptions(name=name, relays=True))
@@ -283,9 +289,7 @@ class Pool(Closing):
         """
         section = self._context.section
         patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
-        wished_gap = check_count(
-            "max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=_MOST_SLOTS
-        )
+        wished_gap = check_count("max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=MAX_SLOTS)
         options = ConsumerOptions(
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],

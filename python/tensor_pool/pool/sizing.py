@@ -32,8 +32,8 @@ POOL_BUDGET_BYTES: Final = 256 << 20
 """What the pools of a ring may take when nobody says how many slots it has (decision D19)."""
 DEFAULT_MAX_SLOTS: Final = 1024
 MIN_SLOTS: Final = 8
-MAX_SLOTS: Final = 1 << 24
-"""Beyond this the header ring alone would take 4 GiB: a slip of the keyboard, not a wish."""
+MAX_SLOTS: Final = 1 << 20
+"""What the native rings take: beyond it the header ring alone would pass 256 MiB, a slip and not a wish."""
 MAX_POOLS: Final = 64
 MIN_STRIDE: Final = 64
 MAX_STRIDE: Final = 1 << 31

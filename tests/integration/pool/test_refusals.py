@@ -123,6 +123,11 @@ def test_names_and_ids_that_can_not_be(pool, stream):
         {"shape": ()},
         {"shape": (-1,)},
         {"shape": (1,) * 9},
+        {"shape": np.array(4)},
+        {"shape": np.array([4.5])},
+        {"shape": np.ones((2, 2), "int64")},
+        {"shape": "44"},
+        {"shape": (4,), "dtype": None},
         {"max_bytes": -1},
         {"max_bytes": 1e3},
         {"slots": -4},
@@ -134,6 +139,8 @@ def test_names_and_ids_that_can_not_be(pool, stream):
         {"rate_hz": float("nan")},
         {"rate_hz": float("inf")},
         {"rate_hz": 0},
+        {"rate_hz": 5e6},
+        {"rate_hz": 10**400},
         {"rate_hz": "10"},
         {"consumer_latency_s": float("nan")},
         {"order": "X"},
@@ -160,6 +167,7 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
         {"start": 1.5},
         {"start": -1},
         {"start": 2**64},
+        {"start": np.array([1, 2])},
         {"mode": "Stream"},
         {"max_rate_hz": 0.5},
         {"max_outstanding_seq_gap": "x"},
@@ -173,6 +181,29 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
 def test_wrong_arguments_of_consumers_are_refused_at_once(pool, wrong):
     with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
         pool.consumer("wrong", **wrong)
+
+
+@pytest.mark.parametrize("shape", [np.array([2, 3]), range(2, 4), [2, 3], np.zeros((2, 3)).shape], ids=repr)
+def test_shapes_come_in_any_sequence(pool, shape):
+    with pool.producer("any-sequence", dtype="uint8", shape=shape, slots=8):
+        (stream,) = pool.streams(name="any-sequence")
+        assert stream.shape == (2, 3)
+
+
+def test_numbers_of_numpy_are_numbers(pool):
+    rate_hz, latency_s = np.float32(100), np.int64(1)
+    with pool.producer("numpy", max_bytes=64, rate_hz=rate_hz, consumer_latency_s=latency_s) as out:
+        (stream,) = pool.streams(name="numpy")
+        assert stream.slots == 256
+        with pool.consumer("numpy", wait_s=np.float32(5)) as inp:
+            out.publish(b"1")
+            assert tp.wait([inp], 10**400) == [inp], "longer than a float can say"
+
+
+def test_more_slots_than_a_ring_may_have(pool):
+    """The driver says which limit it is, before anything is made."""
+    with pytest.raises(tp.AttachRefusedError, match="need 2,000,000 slots: a ring has at most 1,048,576"):
+        pool.producer("too-long", max_bytes=64, rate_hz=1e6, consumer_latency_s=1)
 
 
 class TestNamesOfIds:

@@ -43,7 +43,7 @@ def test_options_of_a_source(option, value, hint):
         ("idleSeconds", "nan", "a number from 0 to 1,000,000,000"),
         ("frameBytes", "-1", f"a number from 0 to {2**31:,}"),
         ("frameBytes", str(2**50), f"a number from 0 to {2**31:,}"),
-        ("slots", "0", f"a number from 1 to {2**24:,}"),
+        ("slots", "0", f"a number from 1 to {2**20:,}"),
         ("slots", "48", "a power of two, such as 64"),
     ],
 )
