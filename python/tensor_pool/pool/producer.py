@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError
+from tensor_pool.datatypes import wire_dtype
+from tensor_pool.errors import ClosedError, ConfigError, TensorLayoutError
 from tensor_pool.pool.arguments import check_count
 from tensor_pool.pool.claim import ClaimObserver
+from tensor_pool.pool.sizing import element_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +85,27 @@ class Producer(_native.FrameSender, Closing):
     ) -> int:
         import numpy as np  # noqa: PLC0415 - see datatypes.to_numpy
 
-        values = array if isinstance(array, np.ndarray) else np.asarray(memoryview(array))
-        kind = values.dtype if dtype is None else dtype
-        slot = self.claim(values.shape, kind, timestamp_ns=timestamp_ns, trace_id=trace_id, progress=True)
+        # What `publish` refuses, and what it makes of order and dtype, must not depend on who is told of it.
+        if isinstance(array, np.ma.MaskedArray):
+            raise TensorLayoutError("a masked array would lose its mask", hint="publish array.filled(...)")
+        values = np.asarray(array if isinstance(array, np.ndarray) else memoryview(array))
+        kind = wire_dtype(values.dtype if dtype is None else dtype)
+        if element_bytes(kind) != values.itemsize:
+            raise TensorLayoutError(
+                f"{kind.name} has {element_bytes(kind)} bytes an element, the array {values.itemsize}",
+                hint="dtype says what the elements mean and keeps their size",
+            )
+        is_column_major = values.flags.f_contiguous and not values.flags.c_contiguous
+        slot = self.claim(
+            values.shape,
+            kind,
+            order="F" if is_column_major else "C",
+            timestamp_ns=timestamp_ns,
+            trace_id=trace_id,
+            progress=True,
+        )
         with slot:
-            slot.array[...] = values
+            slot.array[...] = values.view(slot.array.dtype)
         return slot.seq
 
     # --- the stream ---------------------------------------------------------------------------------
@@ -158,9 +176,13 @@ class Producer(_native.FrameSender, Closing):
             100000
         """
         self._check_open()
-        blob_type = check_count("blob_type", blob_type, least=0, most=2**32 - 1) or 0
+        checked_type = check_count("blob_type", blob_type, least=0, most=2**32 - 1)
+        if checked_type is None:
+            raise ConfigError("blob_type=None", hint="a number that says what it is")
         session, copied = self._session, bytes(memoryview(data))
-        session.context.run(lambda: session.blobs.put(blob_type, copied, meta_version=session.meta_version))
+        session.context.run(
+            lambda: session.blobs.put(checked_type, copied, meta_version=session.meta_version)
+        )
 
     @property
     def session(self) -> ProducerSession:

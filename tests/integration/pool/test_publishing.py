@@ -245,6 +245,51 @@ def test_bytes_may_be_published_with_progress(out, inp):
     assert read(inp).tolist() == [49, 50]
 
 
+def test_progress_changes_nothing_about_a_frame(out, inp):
+    """What a dtype means, the order and what is refused are the same for those who are told more."""
+    values = np.arange(6, dtype="float32").reshape(2, 3) + 0.5
+    for array, dtype in [(values, "int32"), (np.asfortranarray(values), None), (values[::-1, ::2], None)]:
+        for progress in (False, True):
+            out.publish(array, dtype=dtype, progress=progress)
+        plain, told = inp.poll(timeout=5.0), inp.poll(timeout=5.0)
+        assert (told.dtype, told.order, told.shape) == (plain.dtype, plain.order, plain.shape)
+        assert told.copy().tobytes() == plain.copy().tobytes()
+    for progress in (False, True):
+        with pytest.raises(tp.TensorLayoutError, match="1 bytes an element, the array 4"):
+            out.publish(values, dtype="uint8", progress=progress)
+        with pytest.raises(tp.TensorLayoutError, match="lose its mask"):
+            out.publish(np.ma.array([1, 2], mask=[0, 1]), progress=progress)
+    assert inp.poll() is None
+
+
+def test_progress_and_versions_of_metadata_are_counted(pool, out):
+    inp = pool.consumer(out.name, progress=True)
+    wait_until(lambda: out.stats.consumers)
+    assert out.stats.progress_sent == 0
+    out.publish(np.zeros(4, "uint8"), progress=True)
+    assert out.stats.progress_sent == 2, "STARTED and COMPLETE"
+    version = out.stats.meta_version
+    out.metadata["gain"] = 4
+    assert out.stats.meta_version == version + 1
+    inp.close()
+
+
+def test_who_leaves_is_not_behind():
+    """A consumer that said goodbye counts no more, long before it would be missed after four seconds."""
+    with tp.connect(embedded=True) as pool, pool.producer("left", max_bytes=64, slots=8) as out:
+        with pool.consumer("left", wait_s=5) as inp:
+            out.publish(b"1")
+            assert inp.poll(timeout=5.0) is not None
+            wait_until(lambda: out.stats.consumers)
+        wait_until(lambda: out.stats.consumers == 0, timeout_s=2.0)
+        assert out.stats.watermark is None
+
+
+def test_a_blob_has_a_type(out):
+    with pytest.raises(tp.ConfigError, match="blob_type=None"):
+        out.send_blob(None, b"1")
+
+
 def test_what_has_no_buffer_is_named(out):
     with pytest.raises(TypeError, match=r"a list has no buffer to copy from; try: numpy\.asarray"):
         out.publish([[1, 2]])

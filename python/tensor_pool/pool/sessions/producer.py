@@ -99,6 +99,7 @@ class ProducerSession(StreamSession):
         self.private_sinks: PrivateSinks | None = None
         """Descriptor streams of single consumers; None when there is none, which costs publishing nothing."""
         self._progress = ProgressThrottle(0)
+        self._progress_sent = 0
         self._desk: ConsumerDesk | None = None
         self._told: ToldAssignments | None = None
         """Set where somebody else decides who gets a stream of its own."""
@@ -217,7 +218,8 @@ class ProducerSession(StreamSession):
                 config = desk.on_qos(message, now_ns)
             case ShmLeaseRevoked(role=Role.CONSUMER):
                 # Consumers go by the id of their lease: what one had is closed now, and not when it has been
-                # silent for long enough [WIRE-5-9].
+                # silent for long enough [WIRE-5-9]. Nor does it fall behind any more.
+                watch.forget(message.client_id)
                 if self._told is not None:
                     self._told.on_disconnect(message.client_id)
                 if desk.on_disconnect(message.client_id) is not None:
@@ -322,6 +324,7 @@ class ProducerSession(StreamSession):
 
     def _send_progress(self, message: FrameProgress) -> None:
         self.agent.send(message)
+        self._progress_sent += 1
         if self.private_sinks is not None:
             self.private_sinks.send_progress(wire.encode(message))
 
@@ -336,6 +339,8 @@ class ProducerSession(StreamSession):
             descriptors_sent=outlet.descriptors_sent,
             descriptors_skipped=outlet.descriptors_skipped,
             descriptors_dropped=outlet.descriptors_dropped,
+            progress_sent=self._progress_sent,
+            meta_version=self.metadata.meta_version,
             reconnects=self.reconnects,
             lease_losses=self.lease_losses,
             consumers=0 if self._watch is None else len(self._watch.consumers),
