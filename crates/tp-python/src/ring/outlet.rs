@@ -202,7 +202,7 @@ impl FrameSender {
     ///
     /// Args:
     ///     array: Anything with a buffer: NumPy arrays, bytes, memoryviews. Copied before the call returns.
-    ///     dtype: What the elements are, where the buffer doesn't tell, as with bytes.
+    ///     dtype: What the elements mean, where the buffer doesn't tell; their size stays.
     ///     timestamp_ns: When it was taken; now when left out.
     ///     trace_id: Travels with the frame's descriptor.
     ///     progress: Tell consumers also when the copy begins and ends, for those who wait for that.
