@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from tensor_pool import errors
 from tensor_pool.ops.cli import exit_codes
+from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.cli.root import COMMANDS, LazyGroup, run
 from tensor_pool.ops.cli.root import tpool as root
 
@@ -53,6 +56,39 @@ def test_numbers_that_are_none_are_wrong_usage(tpool, option: tuple[str, ...], v
 
     assert outcome.code == 2
     assert f"'{value}' is not a finite number" in outcome.err
+
+
+def test_no_command_takes_such_numbers() -> None:
+    def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Parameter]]:
+        yield from ((f"{path} {option.name}", option) for option in command.params)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                yield from options(found, f"{path} {name}")
+
+    floats = type(click.FLOAT)
+    numbers = {path: o.type for path, o in options(root, "tpool") if isinstance(o.type, floats)}
+    assert "tpool hz seconds" in numbers
+    assert [path for path, kind in numbers.items() if not isinstance(kind, FiniteFloat)] == []
+
+
+class TestStandardOutput:
+    def test_nobody_wants_it(self) -> None:
+        """Services are started like that; there is nothing to complain about."""
+        script = "import sys; sys.stdout = None; from tensor_pool.ops.cli import main; main()"
+        command = [sys.executable, "-c", script, "version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+    def test_a_full_disk_is_no_bug_of_ours(self) -> None:
+        with Path("/dev/full").open("w") as full:
+            command = [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "version"]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[0] == "error: can't write the output: No space left on device"
 
 
 class TestLaziness:

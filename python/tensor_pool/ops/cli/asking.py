@@ -119,7 +119,7 @@ def listen_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--listen",
         "listen_s",
-        type=click.FloatRange(0, 3600),
+        type=FiniteFloat(0, 3600),
         metavar="SECONDS",
         help="How long to wait for what clients report about once a second; a bit more than that by "
         "default, and never longer than needed. 0 doesn't.",

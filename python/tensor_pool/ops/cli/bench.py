@@ -55,7 +55,7 @@ def _bench_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--seconds",
-            type=click.FloatRange(0.1, 3600),
+            type=FiniteFloat(0.1, 3600),
             default=3.0,
             show_default=True,
             help="How long to measure.",
@@ -80,7 +80,7 @@ def _bench_options(command: CommandT) -> CommandT:
 @click.option(
     "--rate",
     "rate_hz",
-    type=click.FloatRange(0.1, 1e6),
+    type=FiniteFloat(0.1, 1e6),
     default=500.0,
     show_default=True,
     metavar="HZ",
@@ -104,7 +104,7 @@ def latency(config: Config, output_format: OutputFormat, **plan: Any) -> None:
 @click.option(
     "--rate",
     "rate_hz",
-    type=click.FloatRange(0.1, 1e6),
+    type=FiniteFloat(0.1, 1e6),
     metavar="HZ",
     help="Frames a second; as fast as it goes when not given.",
 )

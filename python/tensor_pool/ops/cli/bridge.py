@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 
@@ -79,7 +79,7 @@ def run(ctx: click.Context, /, *, config: Config, output_format: OutputFormat) -
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.1, 60.0),
+    type=FiniteFloat(0.1, 60.0),
     default=1.0,
     show_default=True,
     metavar="S",

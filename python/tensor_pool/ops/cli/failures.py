@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 
 import click
@@ -37,6 +38,11 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
     if isinstance(error, TensorPoolError):
         click.echo(f"error: {error}", err=True)
         return _exit_code(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        # Standard output has no name, so it is mostly that; no bug of ours, and nothing to report.
+        click.echo(f"error: can't write {error.filename or 'the output'}: {error.strerror}", err=True)
+        click.echo("  try: make room where it goes, or send it elsewhere", err=True)
+        return exit_codes.PROBLEMS
     click.echo(f"error: unexpected {type(error).__qualname__}: {error}", err=True)
     click.echo(f"   at: {raised_at(error)}", err=True)
     click.echo("  try: `tpool --debug ...` for a report, with `tpool version --verbose`", err=True)

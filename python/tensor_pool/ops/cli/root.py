@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module, util
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -135,6 +136,8 @@ def tpool(*, debug: bool) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and say how it ended; every failure becomes a message and an exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if sys.stdout is None:  # closed by who started us, as services are: what nobody reads is no error
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     try:
         result = tpool.main(args=arguments, prog_name="tpool", standalone_mode=False)
     except _PipeClosedError:

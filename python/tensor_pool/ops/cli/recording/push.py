@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import format_option
+from tensor_pool.ops.cli.options import FiniteFloat, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.recording.places import STORE
 
@@ -80,7 +80,7 @@ def upload_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--upload-wait",
-            type=click.FloatRange(0, 1e6),
+            type=FiniteFloat(0, 1e6),
             default=60.0,
             show_default=True,
             metavar="S",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.recording.push import finish_upload, tell_upload, upload_options, uploading
 from tensor_pool.stop_signals import StopSignals
@@ -34,7 +34,7 @@ _MIB: Final = 1 << 20
     "--out", required=True, type=click.Path(file_okay=False), help="The directory of the recording."
 )
 @click.option("--frames", type=click.IntRange(min=1), metavar="N", help="End when each stream has so many.")
-@click.option("--seconds", type=click.FloatRange(0.1, 1e9), metavar="S", help="End after so long.")
+@click.option("--seconds", type=FiniteFloat(0.1, 1e9), metavar="S", help="End after so long.")
 @click.option(
     "--sync",
     type=click.Choice(["frame", "interval", "seal"]),
@@ -59,7 +59,7 @@ _MIB: Final = 1 << 20
     metavar="MIB",
     help="What of a stream may wait for the disk; by default an eighth of the free memory, for all together.",
 )
-@click.option("--keep-hours", type=click.FloatRange(1e-3, 1e6), metavar="H", help="Remove older segments.")
+@click.option("--keep-hours", type=FiniteFloat(1e-3, 1e6), metavar="H", help="Remove older segments.")
 @click.option(
     "--oldest", is_flag=True, help="Begin with the oldest frame that is still there, not the newest."
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.asking import open_pool
+from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.cli.output import print_json, print_record
 from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.stop_signals import StopSignals
@@ -74,7 +75,7 @@ def length_options(command: CommandT) -> CommandT:
         click.option(
             "--window",
             "window_s",
-            type=click.FloatRange(0.1, 3600),
+            type=FiniteFloat(0.1, 3600),
             default=1.0,
             show_default=True,
             metavar="SECONDS",
@@ -83,7 +84,7 @@ def length_options(command: CommandT) -> CommandT:
         click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames."),
         click.option(
             "--seconds",
-            type=click.FloatRange(min=0, max=1e9, min_open=True),
+            type=FiniteFloat(min=0, max=1e9, min_open=True),
             metavar="SECONDS",
             help="End after so long; without it, at Ctrl-C.",
         ),

@@ -14,7 +14,7 @@ import click
 from tensor_pool.errors import FrameOverwrittenError, NoStreamError, TensorPoolError
 from tensor_pool.ops import pictures
 from tensor_pool.ops.cli.asking import timeout_option
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
 from tensor_pool.ops.cli.stream.live import observer
 
@@ -38,7 +38,7 @@ _COLUMNS: Final = ("file", "seq", "dtype", "shape", "bytes")
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, 1e9),
+    type=FiniteFloat(0, 1e9),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -52,11 +52,11 @@ _COLUMNS: Final = ("file", "seq", "dtype", "shape", "bytes")
     metavar="N",
     help="Save so many frames, the next one each time, as OUT with numbers: out-0001.png.",
 )
-@click.option("--min", "low", type=float, metavar="VALUE", help="The value that becomes black.")
-@click.option("--max", "high", type=float, metavar="VALUE", help="The value that becomes white.")
+@click.option("--min", "low", type=FiniteFloat(), metavar="VALUE", help="The value that becomes black.")
+@click.option("--max", "high", type=FiniteFloat(), metavar="VALUE", help="The value that becomes white.")
 @click.option(
     "--percentile",
-    type=click.FloatRange(0, 50, max_open=True),
+    type=FiniteFloat(0, 50, max_open=True),
     metavar="P",
     help="Let P percent of the values be darker than black, and P percent brighter than white.",
 )
