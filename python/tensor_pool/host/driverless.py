@@ -113,7 +113,8 @@ class OwnedStream(Attachment):
         )
         self._files.prepare()
         directory = self._directory
-        if directory.exists() and is_held(self._files.directory):
+        # What another one without a driver holds is no stream of the driver; taking it says whose it is.
+        if directory.exists() and is_held(self._files.directory) and not is_held(directory):
             raise RegionError(
                 f"the SHM driver of {self._files.directory} serves stream {wish.stream_id}",
                 hint="leave out attach=False, or publish under another id",

@@ -26,6 +26,7 @@ __all__ = [
     "check_shape",
     "check_start",
     "check_stream",
+    "check_tags",
 ]
 
 _MAX_NAME_BYTES: Final = 255
@@ -94,6 +95,19 @@ def check_metadata(metadata: object) -> dict[str, Any]:
     raise ConfigError(
         f"metadata={metadata!r:.80}", hint="a dict of keys with their values, such as {'exposure_ms': 12.5}"
     )
+
+
+def check_tags(tags: object) -> list[str]:
+    """Several tags, in anything that can be gone through.
+
+    Example:
+        >>> check_tags(("lab", "north"))
+        ['lab', 'north']
+    """
+    found = list(tags) if isinstance(tags, Iterable) else [None]
+    if all(isinstance(tag, str) and tag.isascii() for tag in found):
+        return [str(tag) for tag in found]
+    raise ConfigError(f"tag={tags!r:.80}", hint="a text of ASCII characters, or a list of such")
 
 
 def check_fallback(uri: object) -> str:

@@ -24,6 +24,7 @@ from tensor_pool.pool.arguments import (
     check_shape,
     check_start,
     check_stream,
+    check_tags,
 )
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.discovering import FoundStream
@@ -359,6 +360,7 @@ class Pool(Closing):
 
         Raises:
             NoDriverError: No driver answers.
+            ConfigError: No stream can have such a name, tag or source.
 
         Example:
             >>> import tensor_pool as tp
@@ -366,8 +368,11 @@ class Pool(Closing):
             ...     [(stream.name, stream.shape, stream.dtype) for stream in pool.streams()]
             [('a', (4,), 'uint8')]
         """
+        tags = check_tags([tag] if isinstance(tag, str) else tag)
+        check_count("data_source_id", data_source_id, least=0, most=2**64 - 1)
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"name={name!r:.80}", hint="a text, such as 'camera-1'")
         found = [stream for stream in self._all_streams() if name in {None, stream.name}]
-        tags = [tag] if isinstance(tag, str) else list(tag)
         if tags or data_source_id is not None:
             matching = self._context.surroundings.own_streams(tags, data_source_id)
             found = [stream for stream in found if (stream.stream_id, stream.epoch) in matching]

@@ -162,6 +162,16 @@ class TestStrangers:
         with host.connect() as other, pytest.raises(tp.RegionError, match=f"serves stream {out.stream_id}"):
             other.producer(out.stream_id, dtype="uint8", shape=(4,), attach=False)
 
+    def test_without_a_driver_a_second_one_is_told_of_the_first(self, pool, host):
+        """Also beside a driver, which has nothing to do with it."""
+        said = "another producer of stream 10900 without a driver"
+        with (
+            host.connect() as other,
+            pool.producer(10_900, max_bytes=64, attach=False),
+            pytest.raises(tp.RegionError, match=said),
+        ):
+            other.producer(10_900, max_bytes=64, attach=False)
+
     def test_whoever_announces_the_stream_of_a_driver_is_not_believed(self, pool, host, name):
         out = pool.producer(name, dtype="uint8", shape=(4,))
         inp = pool.consumer(name, wait_s=10)

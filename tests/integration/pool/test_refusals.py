@@ -206,6 +206,14 @@ def test_more_slots_than_a_ring_may_have(pool):
         pool.producer("too-long", max_bytes=64, rate_hz=1e6, consumer_latency_s=1)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"name": 5}, {"tag": 5}, {"tag": [5]}, {"tag": "\u00fc"}, {"data_source_id": "x"}], ids=str
+)
+def test_wrong_questions_about_streams(pool, wrong):
+    with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
+        pool.streams(**wrong)
+
+
 class TestNamesOfIds:
     """A stream that is given by its id may have a name; no two streams have the same."""
 
