@@ -67,10 +67,6 @@ class MappingModel(RuleBasedStateMachine):
             else:
                 self.mapping.on_map_failed(RegionError("refused"))
 
-    @rule(epoch=st.integers(0, 7))
-    def describe(self, epoch: int) -> None:
-        assert self.mapping.on_descriptor_epoch(epoch) == (epoch == self.mapped)
-
     @precondition(lambda self: self.mapped is not None)
     @rule()
     def lose(self) -> None:

@@ -291,6 +291,8 @@ class Pool(Closing):
         section = self._context.section
         patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
         wished_gap = check_count("max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=MAX_SLOTS)
+        if mode == "rate_limited" and not max_rate_hz:
+            raise ConfigError('mode="rate_limited" without a rate', hint="give one, such as max_rate_hz=10")
         options = ConsumerOptions(
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],

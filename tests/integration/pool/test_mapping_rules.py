@@ -114,6 +114,7 @@ def test_descriptors_of_other_epochs_bring_no_frame(driver: ForeignDriver, pool:
     describe(2, 2**63)
     assert inp.poll(timeout=0.3) is None, "what is not announced does not exist"
     assert (inp.stats.epoch, kept.still_valid()) == (1, True)
+    wait_until(lambda: inp.stats.announces_ignored.get("descriptor of a higher epoch") == 8)
 
     driver.announced = second
     wait_until(lambda: inp.stats.epoch == 2)
@@ -124,6 +125,7 @@ def test_descriptors_of_other_epochs_bring_no_frame(driver: ForeignDriver, pool:
     assert frames[0].copy()[0] == 20
     assert frames[1] is None
     assert (inp.stats.drops, inp.stats.remaps) == (0, 1)
+    wait_until(lambda: inp.stats.announces_ignored.get("descriptor of a lower epoch") == 4)
     for writer in (old, new):
         writer.close()
 

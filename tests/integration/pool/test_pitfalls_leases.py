@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -216,6 +218,17 @@ def stay_busy(host: Cluster, ear: Ear) -> None:
         assert after[role].lease_id == before[role].lease_id
         assert after[role].expiry_timestamp_ns - before[role].expiry_timestamp_ns > 4 * LEASE_S * 1e9
     program.kill()
+
+
+@pytest.mark.quiet
+@pytest.mark.req("DRV-4.4-3")
+def test_leases_that_are_shorter_than_the_interval_of_a_client_are_kept() -> None:
+    settings = {"client__keepalive_interval_ms": 5_000, "driver__keepalive_interval_ms": 200}
+    with quick_host(**settings) as host, host.connect() as pool, producer_of(pool, "short") as out:
+        inp = pool.consumer("short", wait_s=5)
+        deadline = time.monotonic() + 3.0  # five times such a lease
+        wait_until(lambda: time.monotonic() > deadline, what="the time of several leases")
+        assert (out.stats.lease_losses, inp.stats.reconnects) == (0, 0)
 
 
 @pytest.mark.quiet

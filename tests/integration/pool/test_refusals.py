@@ -169,6 +169,7 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
         {"start": 2**64},
         {"start": np.array([1, 2])},
         {"mode": "Stream"},
+        {"mode": "rate_limited"},
         {"max_rate_hz": 0.5},
         {"max_outstanding_seq_gap": "x"},
         {"progress": "rows"},

@@ -219,6 +219,19 @@ def test_a_consumer_that_is_too_far_behind_skips_to_the_newest(pool, out):
     assert stats.delivered + stats.drops_gap + sum(stats.drops_by_reason.values()) == 200
 
 
+@pytest.mark.parametrize("gap", [1, 3, 10, 40])
+def test_a_small_gap_is_noticed_soon(pool, out, gap):
+    inp = pool.consumer(out.name, max_outstanding_seq_gap=gap)
+    publish(out, 0)
+    assert value_of(inp.poll()) == 0
+    for value in range(1, gap + 20):  # less than a lap
+        publish(out, value)
+    taken = [frame.info.seq for frame in iter(inp.poll, None)]
+    assert taken[-1] == gap + 20 - 1
+    assert len(taken) <= max(gap // 4, 1) + 1, "looks several times within the gap"
+    assert inp.stats.resyncs == 1
+
+
 def test_a_frame_carries_what_its_descriptor_says(pool):
     with pool.producer("traced", dtype="uint8", shape=(4,), slots=8, stamp_descriptors=True) as out:
         inp = pool.consumer("traced")

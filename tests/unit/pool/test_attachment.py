@@ -360,6 +360,27 @@ def test_keepalives_that_can_not_be_sent_end_the_lease():
     assert "keepalive" in only(events).reason
 
 
+@pytest.mark.parametrize(
+    ("expiry_ns", "period_ns"),
+    [
+        (None, S),
+        (5 * S + 9 * S, S),
+        (5 * S + 300_000_000, 100_000_000),
+        (5 * S + 1, 10_000_000),
+        (5 * S, S),
+        (99, S),
+        (2**64 - 2, S),
+    ],
+)
+def test_keepalives_come_often_enough_for_short_leases(expiry_ns, period_ns):
+    """Never less often than configured, and not without pause whatever the driver says."""
+    a = attachment()
+    a.on_resolved(resolved(only(a.step(5 * S)[0])), 5 * S)
+    answer = response(only(a.step(5 * S)[0]), lease_expiry_timestamp_ns=expiry_ns)
+    a.on_attach_response(answer, 5 * S)
+    assert a.lease.keepalive_period_ns(S) == period_ns
+
+
 def test_a_producer_stops_when_somebody_else_has_the_stream():
     a = attached()
     assert a.on_announce(announce(epoch=4, producer_id=1), 1) == []

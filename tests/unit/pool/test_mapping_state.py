@@ -317,48 +317,13 @@ class TestSuperblocks:
         assert mapping.epoch == 6
 
 
-class TestDescriptors:
-    @pytest.mark.req("WIRE-15.21-10")
-    def test_none_counts_while_unmapped(self, mapping: MappingState) -> None:
-        assert not mapping.on_descriptor_epoch(5)
-        assert mapping.ignored == {IgnoreReason.NOTHING_MAPPED: 1}
-        assert not mapping.remap_pending
-
-    @pytest.mark.req("WIRE-10.2.1-10", "WIRE-15.2-4", "WIRE-15.21-9")
-    def test_only_the_mapped_epoch_counts(self, mapping: MappingState) -> None:
-        map_epoch(mapping, 5)
-
-        assert [mapping.on_descriptor_epoch(epoch) for epoch in (4, 5, 6)] == [False, True, False]
-        assert mapping.ignored == {
-            IgnoreReason.DESCRIPTOR_LOWER_EPOCH: 1,
-            IgnoreReason.DESCRIPTOR_HIGHER_EPOCH: 1,
-        }
-
-    def test_a_higher_epoch_waits_for_its_announce(self, mapping: MappingState) -> None:
-        map_epoch(mapping, 5)
-        mapping.on_descriptor_epoch(6)
-        assert mapping.remap_pending
-        assert mapping.epoch == 5, "a descriptor does not say where the new epoch lies"
-
-        hear(mapping, announce(6))
-        mapping.on_mapped(6, pid=1)
-
-        assert not mapping.remap_pending
-
-    def test_a_bogus_epoch_is_forgotten_with_the_next_announce(self, mapping: MappingState) -> None:
-        map_epoch(mapping, 5)
-        mapping.on_descriptor_epoch(2**64 - 1)
-
-        assert hear(mapping, announce(5)) == Refresh()
-        assert not mapping.remap_pending
-
+class TestSequenceNumbers:
     @pytest.mark.req("WIRE-15.2-6", "WIRE-15.21-8", "WIRE-15.18-7")
     def test_sequence_numbers_that_go_back_unmap_until_the_next_announce(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)
 
         assert mapping.on_sequence_regression() == Unmap("sequence numbers went back")
         assert mapping.state is MappingPhase.UNMAPPED
-        assert not mapping.on_descriptor_epoch(5)
         assert isinstance(hear(mapping, announce(5)), Map)
 
 

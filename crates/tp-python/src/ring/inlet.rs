@@ -17,8 +17,9 @@ use crate::aeron::DescriptorLog;
 use crate::border::{call_back, lock, released, sleep_in_slices};
 use crate::errors;
 
-/// Every so many frames a receiver asks how far behind it is.
+/// A receiver asks how far behind it is every so many frames at least, and several times within the gap that it tolerates.
 const LAG_CHECK_FRAMES: u64 = 64;
+const LAG_CHECKS_A_GAP: u64 = 4;
 /// The longest wait before another look: not every producer rings, and rings are replaced.
 const LONGEST_WAIT_S: f64 = 0.1;
 /// No frame has this number.
@@ -226,6 +227,7 @@ pub struct FrameReceiver {
     inlet: Arc<Shared>,
     waiting: Mutex<Waiting>,
     max_gap: u64,
+    lag_check_frames: u64,
 }
 
 impl FrameReceiver {
@@ -233,6 +235,11 @@ impl FrameReceiver {
     fn take<'py>(&self, reader: &Bound<'py, RingReader>) -> PyResult<Option<Bound<'py, Frame>>> {
         self.inlet.judge_last(reader.py());
         RingReader::poll(reader)?.map(|frame| self.deliver(frame, true)).transpose()
+    }
+
+    /// Is it time to ask how far behind it is, after so many frames and one?
+    fn is_check_due(&self, before: u64) -> bool {
+        before % self.lag_check_frames == self.lag_check_frames - 1
     }
 
     /// Skips to the newest frame when too far behind [WIRE-15.4-4].
@@ -290,7 +297,7 @@ impl FrameReceiver {
                     let before = self.inlet.received.count_delivered(seq);
                     let handled = work(&frame, ring.geometry());
                     ring.judge(handled.is_whole);
-                    if before % LAG_CHECK_FRAMES == LAG_CHECK_FRAMES - 1 {
+                    if self.is_check_due(before) {
                         return (done, true);
                     }
                     if !handled.goes_on || left.is_zero() {
@@ -331,7 +338,11 @@ impl FrameReceiver {
     #[pyo3(signature = (inlet, *, spin = 0.0, punctual = false, max_gap = 0))]
     fn new(inlet: &Inlet, spin: f64, punctual: bool, max_gap: u64) -> Self {
         let waiting = Waiting::new(Duration::from_secs_f64(spin.clamp(0.0, 1.0)), punctual);
-        Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap }
+        let lag_check_frames = match max_gap {
+            0 => LAG_CHECK_FRAMES,
+            gap => (gap / LAG_CHECKS_A_GAP).clamp(1, LAG_CHECK_FRAMES),
+        };
+        Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap, lag_check_frames }
     }
 
     /// The next frame, or None when none comes within `timeout` seconds (at once when left out).
@@ -375,7 +386,7 @@ impl FrameReceiver {
     /// Counts a frame on its way to the program. `catch_up`: and looks how far behind it is, now and then.
     fn deliver<'py>(&self, frame: Bound<'py, Frame>, catch_up: bool) -> PyResult<Bound<'py, Frame>> {
         let before = self.inlet.count(&frame);
-        if catch_up && before % LAG_CHECK_FRAMES == LAG_CHECK_FRAMES - 1 {
+        if catch_up && self.is_check_due(before) {
             self.catch_up(frame.py(), frame.get().ring())?;
         }
         Ok(frame)

@@ -34,7 +34,7 @@ class MappingPhase(enum.Enum):
 
 
 class IgnoreReason(enum.StrEnum):
-    """Why an announce or a descriptor changed nothing."""
+    """Why an announce changed nothing."""
 
     OTHER_STREAM = "other stream"
     OTHER_DRIVER = "of another driver"
@@ -55,9 +55,7 @@ class IgnoreReason(enum.StrEnum):
     REJECTED_BEFORE = "rejected a moment ago"
     SHM_NOT_ALLOWED = "shared memory not allowed"
     NOTHING_MAPPED = "nothing mapped"
-    """It is about a ring, and none is mapped [WIRE-15.21-10]."""
-    DESCRIPTOR_LOWER_EPOCH = "descriptor of a lower epoch"
-    DESCRIPTOR_HIGHER_EPOCH = "descriptor of a higher epoch"
+    """It is about a ring, and none is mapped."""
 
 
 @dataclass(frozen=True, slots=True)

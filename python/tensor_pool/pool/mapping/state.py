@@ -70,8 +70,6 @@ class MappingState:
         self.freshness_ns = freshness_ns
         self.ignored: dict[IgnoreReason, int] = {}
         """How often nothing was done, by reason."""
-        self.remap_pending = False
-        """Whether a descriptor told of a later epoch whose announce did not come yet (decision L2)."""
         self.failure: Exception | None = None
         """Why the last ring could not be mapped; None after one could [WIRE-15.22-18]."""
         self.remaps = 0
@@ -156,7 +154,6 @@ class MappingState:
             # Same epoch, same regions: nothing may be reset (decision L5, pitfall 5).
             self._fresh_ns = received_ns
             self._producer_id = announce.producer_id or self._producer_id
-            self.remap_pending = False
             return Refresh()
         content = _without_time(announce)
         tried_ns = self._rejected.get(content)
@@ -233,7 +230,6 @@ class MappingState:
         self._announced_ns = attempt.sent_ns
         self._producer_id = attempt.content.producer_id
         self._phase = MappingPhase.MAPPED
-        self.remap_pending = False
         self.failure = None
         self._rejected.clear()
 
@@ -316,20 +312,7 @@ class MappingState:
             return None
         return self.on_lost(f"no announce for {silence_ns / 1e9:.1f} s")
 
-    # --- descriptors and configuration --------------------------------------------------------------
-
-    def on_descriptor_epoch(self, epoch: int) -> bool:
-        """Whether a descriptor of this stream is of the mapped epoch; others are dropped and counted."""
-        mapped = self.epoch
-        if mapped is None:
-            self._ignore(IgnoreReason.NOTHING_MAPPED)  # [WIRE-15.21-10]
-        elif epoch < mapped:
-            self._ignore(IgnoreReason.DESCRIPTOR_LOWER_EPOCH)
-        elif epoch > mapped:
-            # Only an announce can say where the new epoch lies.
-            self.remap_pending = True
-            self._ignore(IgnoreReason.DESCRIPTOR_HIGHER_EPOCH)
-        return epoch == mapped
+    # --- configuration -------------------------------------------------------------------------------
 
     def on_config(self, *, use_shm: bool, fallback_uri: str) -> Unmap | None:
         """Takes over what a `ConsumerConfig` says; `Unmap` when a mapping has to go for it."""

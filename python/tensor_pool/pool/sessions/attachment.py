@@ -315,6 +315,7 @@ class Attachment:
             granted_ns=now_ns,
             announce=announce,
             address=address,
+            expiry_ns=answer.lease_expiry_timestamp_ns,
         )
 
     def on_announce(

@@ -487,7 +487,10 @@ class ConsumerSession(StreamSession):
             resyncs=inlet.resyncs,
             descriptors_received=self.streams.descriptors_received,
             descriptors_missed=self.streams.descriptors_missed(inlet.delivered),
-            announces_ignored={} if mapping is None else {str(k): v for k, v in mapping.ignored.items()},
+            announces_ignored={
+                **({} if mapping is None else {str(k): v for k, v in mapping.ignored.items()}),
+                **self.streams.descriptors_ignored,
+            },
             remaps=0 if mapping is None else mapping.remaps,
             reconnects=self.reconnects,
             state="unmapped" if mapping is None else mapping.state.name.lower(),

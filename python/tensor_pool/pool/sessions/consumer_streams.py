@@ -109,6 +109,16 @@ class ConsumerStreams(Closing):
         """Descriptors of the present epoch on the shared stream."""
         return 0 if self.log is None else self.log.received
 
+    @property
+    def descriptors_ignored(self) -> dict[str, int]:
+        """Descriptors of other epochs than the mapped one.
+
+        Earlier ones are over (decision L1); where a later one lies only its announce can tell (decision L2).
+        """
+        log = self.log
+        counts = {} if log is None else {"lower": log.lower_epochs, "higher": log.higher_epochs}
+        return {f"descriptor of a {which} epoch": count for which, count in counts.items() if count}
+
     def descriptors_missed(self, delivered: int) -> int:
         """Frames that were found in the ring although no descriptor told of them."""
         return 0 if self.log is None else max(0, delivered - self.log.received)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -11,6 +11,10 @@ from tensor_pool.errors import AttachRefusedError, TensorPoolError
 from tensor_pool.wire.messages import ResponseCode, Role, ShmLeaseKeepalive, ShmPoolAnnounce
 
 __all__ = ["Event", "Granted", "Ids", "Lease", "Lost", "Refused", "StreamWish", "refusal_error"]
+
+_KEEPALIVES_A_TERM: Final = 3
+"""As drivers count: a lease ends when three were missed."""
+_SHORTEST_PERIOD_NS: Final = 10_000_000
 
 
 class Ids(Protocol):
@@ -66,6 +70,18 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Where its memory is, in the form in which everybody else learns it."""
     address: Any
     """The same, checked."""
+    expiry_ns: int | None = None
+    """When the driver would end it without another keepalive, if it said so; on the clock of `granted_ns`."""
+
+    def keepalive_period_ns(self, interval_ns: int) -> int:
+        """How often to send a keepalive: every `interval_ns`, or more often if the driver's leases are short.
+
+        An expiry that makes no sense, by another clock say, changes nothing.
+        """
+        term_ns = 0 if self.expiry_ns is None else self.expiry_ns - self.granted_ns
+        if term_ns <= 0:
+            return interval_ns
+        return min(interval_ns, max(term_ns // _KEEPALIVES_A_TERM, _SHORTEST_PERIOD_NS))
 
     def keepalive(self) -> ShmLeaseKeepalive:
         """The message that keeps it alive; its time is filled in when it is sent."""

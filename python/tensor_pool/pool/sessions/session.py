@@ -294,7 +294,7 @@ class StreamSession(abc.ABC):
             self._keepalive = self.context.keepalives.start(
                 wire.encode(lease.keepalive()),
                 timestamp_offset=_timestamp_offset(),
-                period_ns=self.context.section.keepalive_interval_ns,
+                period_ns=lease.keepalive_period_ns(self.context.section.keepalive_interval_ns),
             )
         try:
             self.open_ring(lease, now_ns)
