@@ -35,7 +35,7 @@ VALUES = {
     "agents.error_limit": st.integers(0, 1_000_000),
     "driver.profiles": st.dictionaries(st.text("abc-_. ", min_size=1, max_size=5), PROFILES, max_size=3),
     "driver.streams": st.lists(
-        st.builds(StaticStream, st.integers(10_000, 10_999), st.text("ab'\"\\ ", max_size=5)),
+        st.builds(StaticStream, st.integers(10_000, 10_999), st.text("ab'\"\\ ", max_size=5).map(str.strip)),
         max_size=3,
         unique_by=(lambda stream: stream.id, lambda stream: stream.name),
     ).map(tuple),
