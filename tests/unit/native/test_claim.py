@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,19 @@ def test_a_block_that_raises_aborts_and_the_number_is_skipped(make_ring):
     assert writer.publish(b"next") == 1
     frame = reader.poll()
     assert (frame.seq, bytes(frame), reader.gaps) == (1, b"next", 1)
+
+
+def test_a_closed_writer_keeps_nothing_mapped_that_nobody_uses(make_ring):
+    ring = make_ring()
+    writer = ring.writer()
+    with writer.claim((4,), Dtype.UINT8) as slot:
+        kept = slot.array
+        kept[...] = 7
+    writer.close()
+    assert kept.tolist() == [7] * 4, "an array keeps its memory"
+    assert f"{ring.directory}/1.pool" in Path("/proc/self/maps").read_text()
+    del slot, kept
+    assert str(ring.directory) not in Path("/proc/self/maps").read_text()
 
 
 def test_column_major_and_progress_claims(make_ring):

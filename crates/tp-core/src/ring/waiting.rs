@@ -11,6 +11,11 @@ use crate::doorbell;
 
 /// An alarm is set this long before its time at least; else the time is spent looking.
 const SHORTEST_SLEEP_NS: u64 = 10_000;
+/// Where frames are usually waited for no longer than this, falling asleep and being woken would take as long, and cost the
+/// writer more: it is then looked for that long first.
+const BRIEF_NS: u64 = 30_000;
+/// Longer waits count as much.
+const LONG_NS: u64 = 1_000_000;
 /// Between two looks at the clock.
 const LOOKS: u32 = 8;
 
@@ -23,21 +28,37 @@ pub struct Waiting {
     is_lively: bool,
     /// For who gets up before a frame is due.
     rhythm: Option<Rhythm>,
+    /// How long it waited lately.
+    usual_ns: u64,
 }
 
 impl Waiting {
-    /// Looks without pause for `spin` after each frame, or is awake when the next frame of a steady stream is due if
-    /// `punctual`; sleeps else.
+    /// Looks without pause for `spin` after each frame; or, if `punctual`, is awake when the next frame of a steady stream
+    /// is due, and stays awake where frames follow each other at once. Sleeps else.
     pub fn new(spin: Duration, punctual: bool) -> Self {
-        Self { spin, is_lively: true, rhythm: punctual.then(Rhythm::default) }
+        Self { spin, is_lively: true, rhythm: punctual.then(Rhythm::default), usual_ns: LONG_NS }
     }
 
     /// Waits for frame `next`, or for another ring of a bell that was `seen`; true when one or the other may be there.
     pub fn wait(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
-        match self.watch(timeout).filter(|_| is_mapped(source)) {
-            Some(watch) => self.get_up(watch, source, next, seen, timeout),
-            None => self.wait_for_bell(source, next, seen, timeout),
+        if self.rhythm.is_none() || !is_mapped(source) {
+            return self.wait_for_bell(source, next, seen, timeout);
         }
+        let start_ns = monotonic_ns();
+        let brief_ns = BRIEF_NS.min(timeout.as_nanos() as u64);
+        let rang = self.stay_up(source, next, seen, start_ns + brief_ns)
+            || match self.watch(timeout) {
+                Some(watch) => self.get_up(watch, source, next, seen, timeout),
+                None => self.wait_for_bell(source, next, seen, timeout),
+            };
+        let waited_ns = monotonic_ns().saturating_sub(start_ns).min(LONG_NS);
+        self.usual_ns = (7 * self.usual_ns + waited_ns) / 8;
+        rang
+    }
+
+    /// Looks for a frame that usually comes at once.
+    fn stay_up(&self, source: &AnyReader, next: u64, seen: u32, until_ns: u64) -> bool {
+        self.usual_ns < BRIEF_NS && look_until(|| is_there(source, next) || source.bell() != seen, until_ns)
     }
 
     /// Like `wait`, but never gets up early: for who hands on whole streams, where CPU time counts for more than some

@@ -69,6 +69,23 @@ fn a_reader_of_a_steady_stream_is_up_in_time() {
     });
 }
 
+/// The writer would have to wake whoever slept: it never does after the first frames.
+#[test]
+fn a_reader_of_frames_that_follow_at_once_stays_up() {
+    let (_dir, mut writer, source) = ring();
+    let mut waiting = Waiting::new(Duration::ZERO, true);
+    for next in 0..100 {
+        publish(&mut writer);
+        writer.ring_all(monotonic_ns());
+        assert!(waiting.wait(&source, next, source.bell().wrapping_sub(1), LONG));
+    }
+    let looks = |waiting: &Waiting| waiting.stay_up(&source, 99, source.bell(), monotonic_ns());
+    assert!(looks(&waiting));
+    // One pause, and it sleeps again at once.
+    assert!(!waiting.wait(&source, 100, source.bell(), LONG));
+    assert!(!looks(&waiting), "{waiting:?}");
+}
+
 #[test]
 fn who_is_not_punctual_never_gets_up() {
     let (_dir, mut writer, source) = ring();

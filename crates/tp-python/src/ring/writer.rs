@@ -47,6 +47,8 @@ pub struct FrameArguments {
 pub struct Publisher {
     /// The ring.
     pub ring: tp_core::ring::RingWriter,
+    /// Its pools, for arrays to keep mapped.
+    pools: Vec<Py<PoolMemory>>,
     descriptors: Option<ExclusivePublication>,
     stamp_descriptors: bool,
     counts: Arc<PublishCounts>,
@@ -151,8 +153,6 @@ fn translate<T>(py: Python<'_>, result: Option<Result<T, ClaimError>>) -> PyResu
 #[pyclass(frozen, module = "tensor_pool._native")]
 pub struct RingWriter {
     publisher: SharedPublisher,
-    /// The pools, for arrays to keep mapped.
-    pools: Vec<Py<PoolMemory>>,
     owner: OwnerProcess,
     address: RingAddress,
     max_payload_bytes: u32,
@@ -220,12 +220,12 @@ impl RingWriter {
         self.check(py)?;
         let bytes = layout.tensor.extent_bytes();
         self.check_size(py, bytes)?;
-        let claim = self.publisher.with(py, |publisher| {
+        let (claim, memory) = self.publisher.with(py, |publisher| {
             // Whoever sleeps wakes up while the slot is filled.
             publisher.ring.ring_ahead();
-            publisher.ring.claim(bytes, seq)
+            let claim = publisher.ring.claim(bytes, seq)?;
+            Ok((claim, publisher.pools[claim.pool].clone_ref(py)))
         })?;
-        let memory = self.pools[claim.pool].clone_ref(py);
         Ok(Claim::new(self.publisher.clone(), self.owner, claim, layout, frame, memory))
     }
 }
@@ -249,13 +249,13 @@ impl RingWriter {
         let max_payload_bytes = ring.max_payload_bytes();
         let pools = ring.pools().map(|pool| PoolMemory::new(py, pool)).collect::<PyResult<_>>()?;
         let counts = outlet.map(Outlet::counts).unwrap_or_default();
-        let publisher = Publisher { ring, descriptors, stamp_descriptors, counts: Arc::clone(&counts) };
+        let publisher =
+            Publisher { ring, pools, descriptors, stamp_descriptors, counts: Arc::clone(&counts) };
         Ok(Self {
             publisher: SharedPublisher(Arc::new(Shared {
                 publisher: Mutex::new(Some(publisher)),
                 counts: Arc::clone(&counts),
             })),
-            pools,
             owner: OwnerProcess::current(),
             address: address.clone(),
             max_payload_bytes,
@@ -380,7 +380,11 @@ impl RingWriter {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
         let publisher = lock(py, &self.publisher.0.publisher).take();
-        released(py, || drop(publisher));
+        if let Some(mut publisher) = publisher {
+            // Python's objects with the interpreter's lock, the rest without.
+            publisher.pools.clear();
+            released(py, || drop(publisher));
+        }
         Ok(())
     }
 
