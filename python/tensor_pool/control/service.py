@@ -176,7 +176,7 @@ class ServiceAgent:
     def _send(self, message: EventMessage) -> None:
         data = self._form.encode(message)
         for outbox in self._status:
-            outbox.send_bytes(data)
+            outbox.send(data)
 
     def _on_message(self, data: bytes, source: str) -> None:
         try:

@@ -9,6 +9,7 @@ from tensor_pool.discovery.authority import Authority
 from tensor_pool.runtime import CounterType
 from tensor_pool.wire import Router
 from tensor_pool.wire import messages as m
+from tensor_pool.wire.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 _POLL_LIMIT: Final = 16
 """Few at a time: who asks does not wait until a thousand streams were told of again."""
 _MAX_SESSIONS: Final = 4_096
+_REPEATED: Final = (m.ShmPoolAnnounce, m.DataSourceAnnounce, m.DataSourceMeta)
 
 
 class DriverEar:
@@ -64,7 +66,10 @@ class DriverEar:
         self._last_session: dict[str, int] = {}
         self._clashing: set[str] = set()
         self._session_id = 0
-        self._router = Router(on_malformed=lambda _: self._count("malformed"))
+        self._router = Router(
+            on_malformed=lambda _: self._count("malformed"),
+            repeats=Repeats(*_REPEATED, most=len(_REPEATED) * index.max_streams),
+        )
         self._router.on(m.ShmPoolAnnounce, self._on_pool_announce)
         self._router.on(m.DataSourceAnnounce, self._on_data_source)
         self._router.on(m.DataSourceMeta, self._on_meta)

@@ -51,7 +51,7 @@ class StreamIndex:
 
     def __init__(self, *, expiry_ns: int, max_streams: int = 10_000) -> None:
         self._expiry_ns = expiry_ns
-        self._max_streams = max_streams
+        self.max_streams: Final = max_streams
         self._entries: dict[StreamKey, KnownStream] = {}
         self._lookup = StreamLookup()
         self._descriptions: dict[StreamKey, Description] = {}
@@ -63,14 +63,15 @@ class StreamIndex:
         self, authority: Authority, announce: ShmPoolAnnounce, *, now_ns: int
     ) -> Refused | None:
         """Takes an announce; only these keep an entry alive (decision K5). Says why if it was refused."""
-        if not authority.can_be_asked:
-            return "no_authority"
-        if not _is_sound(announce):
-            return "unsound"
         key = (authority.instance_id, announce.stream_id)
         known = self._entries.get(key)
+        if known is not None and known.announce is announce and self._is_as_before(known, authority, now_ns):
+            known.heard_ns = now_ns
+            return None
+        if not authority.can_be_asked or not _is_sound(announce):
+            return "unsound" if authority.can_be_asked else "no_authority"
         if known is None or self._is_expired(known, now_ns):
-            if known is None and len(self._entries) >= self._max_streams:
+            if known is None and len(self._entries) >= self.max_streams:
                 return "too_many"
         elif known.authority == authority:  # one that moved elsewhere may begin again [DSC-6.3-2]
             if announce.epoch < known.announce.epoch:
@@ -88,7 +89,10 @@ class StreamIndex:
         """Takes the name of a stream."""
         key = (authority.instance_id, announce.stream_id)
         known = self._descriptions.get(key)
-        if known is None and len(self._descriptions) >= self._max_streams:
+        if known is not None and known.announce is announce:
+            known.heard_ns = now_ns
+            return None
+        if known is None and len(self._descriptions) >= self.max_streams:
             return "too_many"
         said = Description.of(announce, now_ns=now_ns)
         if known is not None and known.epoch == said.epoch:
@@ -102,7 +106,7 @@ class StreamIndex:
         """Takes the attributes of a stream whose name is known; others come again."""
         key = (authority.instance_id, meta.stream_id)
         said = self._descriptions.get(key)
-        if said is not None:
+        if said is not None and said.meta is not meta:
             said.add(meta)
             self._describe(key)
 
@@ -154,6 +158,9 @@ class StreamIndex:
 
     def _is_expired(self, entry: KnownStream, now_ns: int) -> bool:
         return now_ns - entry.heard_ns >= self._expiry_ns
+
+    def _is_as_before(self, known: KnownStream, authority: Authority, now_ns: int) -> bool:
+        return known.authority == authority and not self._is_expired(known, now_ns)
 
     def _described(self, key: StreamKey, epoch: int) -> Description | None:
         """What was said about a stream, unless that was in another epoch: somebody else may have it now."""

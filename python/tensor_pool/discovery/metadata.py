@@ -48,6 +48,10 @@ class Description(msgspec.Struct, kw_only=True):
     heard_ns: int
     tags: tuple[str, ...] = ()
     data_source_id: int | None = None
+    announce: DataSourceAnnounce | None = None
+    """Where this is from, and"""
+    meta: DataSourceMeta | None = None
+    """what was said last of attributes: whoever hears the same again need not look at it."""
 
     @classmethod
     def of(cls, announce: DataSourceAnnounce, *, now_ns: int) -> Description:
@@ -58,10 +62,12 @@ class Description(msgspec.Struct, kw_only=True):
             meta_version=announce.meta_version,
             name=announce.name if is_short else "",
             heard_ns=now_ns,
+            announce=announce,
         )
 
     def add(self, meta: DataSourceMeta) -> None:
         """Takes what discovery shows from the attributes, if they are those that were announced."""
+        self.meta = meta
         if meta.meta_version != self.meta_version:
             return
         attributes = {attribute.key: attribute for attribute in meta.attributes}

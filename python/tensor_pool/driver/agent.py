@@ -20,7 +20,7 @@ from tensor_pool.driver.lock import BaseDirLock
 from tensor_pool.driver.registry import StreamRegistry
 from tensor_pool.driver.requests import read_broken_attach
 from tensor_pool.driver.shutdown import ShutdownDesk
-from tensor_pool.driver.state import RememberedStream, StateFile, StateRecord
+from tensor_pool.driver.state import StateFile, StateRecord
 from tensor_pool.errors import MalformedMessageError, TensorPoolError
 from tensor_pool.runtime import (
     CounterSet,
@@ -126,7 +126,7 @@ class DriverAgent:
         self._hears_attaches_from_ns = 0
         self._files = EpochFiles(shm, instance_id=section.instance_id, group=section.group)
         self._lock: BaseDirLock | None = None
-        self._outgoing: list[Message] = []
+        self._outgoing: list[Message | bytes] = []
         self._is_serving = False
 
     @property
@@ -359,7 +359,7 @@ class DriverAgent:
             stream = self._streams.get(stream_id)
             if stream is not None and stream.epoch is not None:
                 self._lifecycle.refresh_activity(stream, now)
-                self._outgoing.append(self._announcer.announce(stream, now))
+                self._outgoing.append(self._announcer.repeat(stream, now))
 
     def _keep_house(self, now: Moment) -> None:
         self._client.check()
@@ -377,7 +377,7 @@ class DriverAgent:
         outgoing, self._outgoing = self._outgoing, []
         self._save_state()
         for message in outgoing:
-            if isinstance(message, m.ShmPoolAnnounce):
+            if isinstance(message, bytes | m.ShmPoolAnnounce):
                 fault_point("driver.before_announce")
                 self._announces.send(message)
                 fault_point("driver.after_announce")
@@ -389,11 +389,7 @@ class DriverAgent:
             return
         record = StateRecord(
             highest_epoch=self._streams.highest_epoch,
-            streams=tuple(
-                RememberedStream(stream.stream_id, stream.name, self._streams.is_claimed(stream))
-                for stream in self._streams
-                if stream.name and not stream.is_static
-            ),
+            streams=self._streams.remembered,
             shutdown_requests=self._shutdown.granted,
         )
         try:

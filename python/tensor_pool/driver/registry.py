@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tensor_pool.datatypes import Dtype, MajorOrder
+from tensor_pool.driver.state import RememberedStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +146,7 @@ class StreamRegistry:
         self._ids: list[int] = []  # sorted, for pages
         self._names: dict[str, int] = {}
         self._unclaimed: dict[int, Stream] = {}
+        self._remembered: dict[int, RememberedStream] = {}
         self._given_out = 0  # where to look for the next free id
         self.highest_epoch = 0
         """The highest epoch that was ever used here; never goes back, also over restarts."""
@@ -205,7 +207,7 @@ class StreamRegistry:
         bisect.insort(self._ids, stream_id)
         if name:
             self._names[name] = stream_id
-        self.changes += 1
+        self._changed(stream)
         return stream
 
     def rename(self, stream: Stream, name: str) -> None:
@@ -214,7 +216,7 @@ class StreamRegistry:
         assert name not in self._names
         stream.name = name
         self._names[name] = stream.stream_id
-        self.changes += 1
+        self._changed(stream)
 
     def remove(self, stream: Stream) -> None:
         """Forgets a stream; its id and name may be given out again."""
@@ -223,16 +225,29 @@ class StreamRegistry:
         del self._ids[bisect.bisect_left(self._ids, stream.stream_id)]
         if stream.name:
             del self._names[stream.name]
+        self._remembered.pop(stream.stream_id, None)
         self.changes += 1
 
     def claim(self, stream: Stream) -> None:
         """Notes that a stream is more than a name that somebody asked for: it keeps its id from now on."""
         if self._unclaimed.pop(stream.stream_id, None) is not None:
-            self.changes += 1
+            self._changed(stream)
 
     def is_claimed(self, stream: Stream) -> bool:
         """Whether anybody ever attached to it, or it is static."""
         return stream.stream_id not in self._unclaimed
+
+    def _changed(self, stream: Stream) -> None:
+        self.changes += 1
+        if stream.name and not stream.is_static:
+            self._remembered[stream.stream_id] = RememberedStream(
+                stream.stream_id, stream.name, self.is_claimed(stream)
+            )
+
+    @property
+    def remembered(self) -> tuple[RememberedStream, ...]:
+        """What is kept of all streams over a restart; each was put down when it changed."""
+        return tuple(self._remembered.values())
 
     @property
     def unclaimed(self) -> list[Stream]:

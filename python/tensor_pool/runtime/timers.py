@@ -59,8 +59,9 @@ class Periodic:
 class TimerQueue(Generic[KeyT]):
     """Many deadlines, each under its own key: leases, assemblies, consumers that may fall silent.
 
-    Setting a key again moves its deadline. Cost is logarithmic; memory is proportional to the keys that are
-    set, however often they move.
+    Setting a key again moves its deadline. Most are moved later again and again and never pass, so that costs
+    no more than a look into a dictionary; everything else costs a logarithm. Memory is proportional to the
+    keys that are set, however often they move.
 
     Example:
         >>> leases: TimerQueue[str] = TimerQueue()
@@ -71,12 +72,15 @@ class TimerQueue(Generic[KeyT]):
         300
     """
 
-    __slots__ = ("_deadlines", "_heap", "_sequence")
+    __slots__ = ("_deadlines", "_heap", "_queued", "_sequence")
 
     def __init__(self) -> None:
-        # A moved or cancelled deadline stays in the heap until it surfaces; the map says which entry counts.
-        self._heap: list[tuple[int, int, KeyT]] = []
+        # The sequence number breaks ties, so keys need no order of their own and equal deadlines keep theirs.
         self._deadlines: dict[KeyT, tuple[int, int]] = {}
+        # A deadline that was moved later stands in the heap at its former time; when it surfaces there it is
+        # put where it belongs. Of several entries of a key the one that is queued counts.
+        self._heap: list[tuple[int, int, KeyT]] = []
+        self._queued: dict[KeyT, tuple[int, int]] = {}
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -89,10 +93,11 @@ class TimerQueue(Generic[KeyT]):
         """Let `key` expire at `deadline_ns`, whatever its deadline was before."""
         self._sequence += 1
         self._deadlines[key] = (deadline_ns, self._sequence)
-        # The sequence number breaks ties, so keys need no order of their own and equal deadlines keep theirs.
-        heapq.heappush(self._heap, (deadline_ns, self._sequence, key))
-        if len(self._heap) > max(_MIN_COMPACTION, 2 * len(self._deadlines)):
-            self._compact()
+        queued = self._queued.get(key)
+        if queued is None or deadline_ns < queued[0]:
+            self._queue(key)
+            if len(self._heap) > max(_MIN_COMPACTION, 2 * len(self._deadlines)):
+                self._compact()
 
     def cancel(self, key: KeyT) -> bool:
         """Forget `key`; says whether it was set."""
@@ -105,27 +110,39 @@ class TimerQueue(Generic[KeyT]):
 
     def next_deadline_ns(self) -> int | None:
         """The earliest deadline of all, or None when nothing is set."""
-        self._drop_stale()
+        self._settle()
         return self._heap[0][0] if self._heap else None
 
     def expire(self, now_ns: int) -> list[KeyT]:
         """Remove and return the keys whose deadline is at or before `now_ns`, earliest first."""
         expired: list[KeyT] = []
         while True:
-            self._drop_stale()
+            self._settle()
             if not self._heap or self._heap[0][0] > now_ns:
                 return expired
             _, _, key = heapq.heappop(self._heap)
-            del self._deadlines[key]
+            del self._deadlines[key], self._queued[key]
             expired.append(key)
 
-    def _is_current(self, entry: tuple[int, int, KeyT]) -> bool:
-        return self._deadlines.get(entry[2]) == entry[:2]
+    def _queue(self, key: KeyT) -> None:
+        self._queued[key] = at = self._deadlines[key]
+        heapq.heappush(self._heap, (*at, key))
 
-    def _drop_stale(self) -> None:
-        while self._heap and not self._is_current(self._heap[0]):
+    def _settle(self) -> None:
+        """Lets the first entry of the heap be one that counts and is where it belongs."""
+        while self._heap:
+            deadline_ns, sequence, key = self._heap[0]
+            at = (deadline_ns, sequence)
+            if self._queued.get(key) == at:
+                set_to = self._deadlines.get(key)
+                if set_to == at:
+                    return
+                del self._queued[key]
+                if set_to is not None:
+                    self._queue(key)
             heapq.heappop(self._heap)
 
     def _compact(self) -> None:
-        self._heap = [entry for entry in self._heap if self._is_current(entry)]
+        self._queued = dict(self._deadlines)
+        self._heap = [(*at, key) for key, at in self._deadlines.items()]
         heapq.heapify(self._heap)

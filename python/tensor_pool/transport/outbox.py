@@ -54,12 +54,9 @@ class Outbox:
         self._unsent = unsent
         self._waiting: deque[bytes] = deque()
 
-    def send(self, message: Message) -> None:
-        """Sends a message, behind those that wait."""
-        self.send_bytes(encode(message))
-
-    def send_bytes(self, data: bytes) -> None:
-        """Sends a message that was encoded before."""
+    def send(self, message: Message | bytes) -> None:
+        """Sends a message, which may have been encoded before, behind those that wait."""
+        data = message if isinstance(message, bytes) else encode(message)
         if not self._waiting and self._is_done(data):
             return
         if len(self._waiting) >= _CAPACITY:

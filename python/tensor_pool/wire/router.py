@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
+    from tensor_pool.wire.repeats import Repeats
+
 __all__ = ["Outcome", "Router", "RouterCounts"]
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -58,6 +60,7 @@ class Router:
         on_unsupported_version: Called with the header and the whole message when a registered message comes
             in a version that we don't read, so that a driver can answer an attach request with UNSUPPORTED.
         on_malformed: Called with the error when a message can't be decoded, for the log.
+        repeats: Keeps messages that are said again and again; handlers then get the same object again.
 
     Example:
         >>> from tensor_pool.wire import encode
@@ -73,15 +76,17 @@ class Router:
         1
     """
 
-    __slots__ = ("_handlers", "_on_malformed", "_on_unsupported_version", "_wanted", "counts")
+    __slots__ = ("_handlers", "_on_malformed", "_on_unsupported_version", "_repeats", "_wanted", "counts")
 
     def __init__(
         self,
         *,
         on_unsupported_version: Callable[[MessageHeader, bytes], None] | None = None,
         on_malformed: Callable[[MalformedMessageError], None] | None = None,
+        repeats: Repeats | None = None,
     ) -> None:
         self.counts = RouterCounts()
+        self._repeats = repeats
         self._handlers: dict[type[Message], Callable[[Any], None]] = {}
         self._wanted: set[Template] = set()
         self._on_unsupported_version = on_unsupported_version
@@ -101,6 +106,10 @@ class Router:
 
     def dispatch(self, buffer: ReadableBuffer) -> Outcome:
         """Takes one message, exactly as it came from Aeron."""
+        if self._repeats is not None and type(buffer) is bytes:
+            message = self._repeats.recall(buffer)
+            if message is not None:
+                return self._hand_over(message)
         try:
             header = peek(buffer)
             template = find_template(header)
@@ -123,6 +132,8 @@ class Router:
             if self._on_unsupported_version is not None:
                 self._on_unsupported_version(header, data)
             return Outcome.UNSUPPORTED_VERSION
+        if self._repeats is not None:
+            self._repeats.keep(data, message)
         return self._hand_over(message)
 
     def _hand_over(self, message: Message) -> Outcome:

@@ -233,3 +233,24 @@ def test_numbers_of_data_sources(index: StreamIndex, text: str, number: int | No
     index.on_data_source_announce(LAB, described(), now_ns=0)
     index.on_meta(LAB, meta(data_source_id=text))
     assert [result.data_source_id for result in known(index)] == [number]
+
+
+def test_the_same_object_again_is_taken_as_the_same_words(index: StreamIndex) -> None:
+    """Routers hand over what they have read before, where the bytes are the same."""
+    pool, source, tags = announce(), described(), meta(tags="left")
+    for now_ns in (0, SECOND, 2 * SECOND):
+        assert index.on_pool_announce(LAB, pool, now_ns=now_ns) is None
+        assert index.on_data_source_announce(LAB, source, now_ns=now_ns) is None
+        index.on_meta(LAB, tags)
+    assert [stream.tags for stream in index.streams(now_ns=int(4.9 * SECOND))] == [{"left"}]
+    assert not known(index, 5 * SECOND)
+    index.expire(20 * SECOND)
+    assert index.on_pool_announce(LAB, pool, now_ns=20 * SECOND) is None
+    index.on_meta(LAB, tags)
+    assert [stream.tags for stream in index.streams(now_ns=20 * SECOND)] == [set()], "its name is not known"
+    index.on_data_source_announce(LAB, source, now_ns=20 * SECOND)
+    index.on_meta(LAB, tags)
+    assert [stream.tags for stream in index.streams(now_ns=20 * SECOND)] == [{"left"}]
+    moved = Authority("lab", "aeron:ipc", 2000)
+    assert index.on_pool_announce(moved, pool, now_ns=20 * SECOND) is None
+    assert [result.driver_control_stream_id for result in known(index, 20 * SECOND)] == [2000]

@@ -91,6 +91,20 @@ class TestRhythm:
         assert sum(tenths.values()) == 500
         assert max(tenths.values()) <= 80
 
+    def test_each_tells_its_own_time_and_who_produces_now(self, driver: DriverBench) -> None:
+        """Bytes are kept from one to the next; what has changed must not be."""
+        lease = driver.attach()
+        said = announces(driver.pass_time(ms=2_000))
+        driver.attach(client_id=8, role=Role.CONSUMER)
+        driver.detach(lease, 7, Role.PRODUCER)
+        after = announces(driver.pass_time(ms=2_000))
+        stamps = [announce.announce_timestamp_ns for announce in said + after]
+        assert len(set(stamps)) == len(stamps) >= 4
+        assert stamps == sorted(stamps)
+        assert {announce.producer_id for announce in said} == {7}
+        assert {announce.producer_id for announce in after} == {0}
+        assert after[0].epoch > said[-1].epoch
+
     def test_every_attach_is_followed_by_one(self, driver: DriverBench) -> None:
         driver.attach()
         for n in range(3):
