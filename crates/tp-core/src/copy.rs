@@ -84,7 +84,7 @@ mod kernel {
     /// Below this a string instruction is as good as anything.
     const WIDE_MIN_BYTES: usize = 256;
     /// Copies at least this long are worth a thought: they are (parts of) large frames, not chunks of packets.
-    pub(super) const LARGE_BYTES: usize = 64 << 10;
+    const LARGE_BYTES: usize = 64 << 10;
 
     struct Cpu {
         /// `rep movsb` is fast (ERMS).
@@ -119,7 +119,7 @@ mod kernel {
                 strings(dst, src, len);
             } else if len >= WIDE_MIN_BYTES && cpu().avx {
                 // Their loads keep their order: they are done before the caller looks at the commit word again.
-                return if len >= LARGE_BYTES { by_pages(dst, src, len) } else { wide(dst, src, len) };
+                return wide(dst, src, len);
             } else if len < WIDE_MIN_BYTES || cpu().fast_strings {
                 strings(dst, src, len);
             } else {
@@ -140,7 +140,8 @@ mod kernel {
     }
 
     /// Whole vectors to aligned places. Where the two sides differ in alignment, as chunks and slots do, string
-    /// instructions take up to half as long again.
+    /// instructions take up to half as long again. So does going through several pages side by side, which is faster
+    /// where the two sides are alike and one core has the cache to itself.
     unsafe fn wide(dst: *mut u8, src: *const u8, len: usize) {
         // Both ends are copied without alignment first; the loop goes over what lies between them once more.
         let head = VECTOR - dst.addr() % VECTOR;
@@ -165,39 +166,6 @@ mod kernel {
                 in("rax") len, in("rdx") head,
                 clobber_abi("sysv64"), options(nostack),
             );
-        }
-    }
-
-    /// Like `wide`, page by page: the CPU does not look for the next page by itself, and finding one of many small
-    /// pages takes long, the more so in a virtual machine. Through 16 MiB this is up to 1.4 times as fast as `wide`.
-    pub(super) unsafe fn by_pages(dst: *mut u8, src: *const u8, len: usize) {
-        // Up to where a page of `dst` begins, and enough for `wide`.
-        let head = WIDE_MIN_BYTES + dst.wrapping_add(WIDE_MIN_BYTES).align_offset(PAGE);
-        let pages = (len - head) / PAGE;
-        let rest = len - head - pages * PAGE;
-        // SAFETY: `len` is at least 64 KiB, so there is more than one page behind the head; AVX was detected. Prefetching
-        // past the end is harmless. Upper halves of registers are lost.
-        unsafe {
-            wide(dst, src, head);
-            asm!(
-                "2:",
-                "prefetchw [rdi + 4096]", "prefetchw [rdi + 4160]", "prefetcht0 [rsi + 4096]", "prefetcht0 [rsi + 4160]",
-                "mov rdx, 32",
-                "3:",
-                "vmovdqu ymm0, [rsi]", "vmovdqu ymm1, [rsi + 32]", "vmovdqu ymm2, [rsi + 64]", "vmovdqu ymm3, [rsi + 96]",
-                "vmovdqa [rdi], ymm0", "vmovdqa [rdi + 32], ymm1", "vmovdqa [rdi + 64], ymm2", "vmovdqa [rdi + 96], ymm3",
-                "sub rsi, -128", "sub rdi, -128", "dec rdx", "jnz 3b",
-                "dec rcx", "jnz 2b",
-                "vzeroupper",
-                inout("rsi") src.add(head) => _, inout("rdi") dst.add(head) => _, inout("rcx") pages => _,
-                out("rdx") _, clobber_abi("sysv64"), options(nostack),
-            );
-            match rest {
-                0 => {}
-                WIDE_MIN_BYTES.. => wide(dst.add(len - rest), src.add(len - rest), rest),
-                // Once more what lies before it.
-                _ => wide(dst.add(len - WIDE_MIN_BYTES), src.add(len - WIDE_MIN_BYTES), WIDE_MIN_BYTES),
-            }
         }
     }
 
@@ -339,31 +307,6 @@ mod tests {
                 for len in (0..520).chain([4095, 4096, 16383, 16384, 16385, 65536 + 17, 3 * 16384 + 1]) {
                     check(len, shift, locality);
                 }
-            }
-        }
-    }
-
-    /// Which of them is used depends on who made the CPU.
-    #[cfg(all(target_arch = "x86_64", not(feature = "portable-copy")))]
-    #[test]
-    fn copies_by_pages_wherever_they_begin_and_end() {
-        if !is_x86_feature_detected!("avx") {
-            return;
-        }
-        let src: Vec<u8> = (0..2 * kernel::LARGE_BYTES).map(|i| (i * 31 + i / 251) as u8).collect();
-        for begin in (0..64).chain([100, 255, 256, 257, 3839, 3840, 3841, 4000, 4095]) {
-            for len in
-                [0, 1, 63, 255, 256, 257, 4095, 4096, 4097, 5000].map(|more| kernel::LARGE_BYTES + more)
-            {
-                let mut dst = vec![0xEE; len + 2 * 4096];
-                // SAFETY: both ranges lie inside the vectors; AVX is there.
-                unsafe { kernel::by_pages(dst.as_mut_ptr().add(begin), src.as_ptr().add(begin % 7), len) };
-                let (before, copied) = dst.split_at(begin);
-                assert_eq!(&copied[..len], &src[begin % 7..][..len], "{len} bytes at {begin}");
-                assert!(
-                    before.iter().chain(&copied[len..]).all(|byte| *byte == 0xEE),
-                    "{len} bytes at {begin}"
-                );
             }
         }
     }
