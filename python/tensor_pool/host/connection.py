@@ -42,7 +42,7 @@ __all__ = ["configured", "connect"]
 _ANSWER_S: Final = 0.2
 _ANSWER_SOON_MS: Final = 50
 
-_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 10.0), "balanced": (0.5, 30.0), "eco": (2.0, 50.0)}
+_DRAIN_PAUSES_MS: Final = {"latency": (0.05, 20.0), "balanced": (0.5, 30.0), "eco": (2.0, 50.0)}
 """The shortest and the longest pause between two looks at Aeron's streams."""
 
 

@@ -123,7 +123,7 @@ def measure_stuck_consumers(
         consumers: How many, the two unlucky ones included.
         rate_hz: Frames a second.
         seconds: Length of each of the two phases.
-        newcomers: Clients that attach while others are stuck.
+        newcomers: Clients that attach in each phase; those count that do while others are stuck.
         slots: Slots of the ring: how far a consumer may fall behind on a busy machine.
 
     Example:
@@ -141,7 +141,7 @@ def measure_stuck_consumers(
             reader.read_line()
         stopped, killed, *healthy = readers
         _phase(0.5, 1, host)  # neither starts of others nor imports of ours are part of the calm
-        calm = _phase(seconds, 0, host)
+        calm = _phase(seconds, newcomers, host)  # what they cost is not what the faults cost
         stopped.stop()
         killed.kill()
         stuck = _phase(seconds, newcomers, host)
