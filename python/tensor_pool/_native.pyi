@@ -1412,6 +1412,9 @@ class DescriptorLog:
     def after(self, epoch: int, seq: int | None) -> FrameDescriptor | None:
         """The first frame above `seq` of which something was said; with None, the oldest that is kept."""
 
+    def ordinal(self, epoch: int, seq: int) -> int | None:
+        """How many frames were described before one that is kept, those that are forgotten too."""
+
     def set_epoch(self, epoch: int) -> None:
         """Follows an epoch. What was kept of it stays, everything else is forgotten."""
 

@@ -84,6 +84,50 @@ def test_ctrl_c_while_publishing_waits_for_a_lease() -> None:
         assert program.wait() == 0
 
 
+def test_ctrl_c_in_the_wait_of_close_closes_all_the_same(host: Cluster, name: str) -> None:
+    program = host.run_python(
+        f"""
+        out = pool.producer({name!r}, dtype="uint32", shape=(4,))
+        inp = pool.consumer({name!r}, wait_s=5)
+        out.publish(np.ones(4, "uint32"))
+        while not out._session.has_consumers: time.sleep(0.01)
+        print("ready")
+        try:
+            out.close(linger_s=60)
+        except KeyboardInterrupt:
+            print("interrupted", out.closed)
+        pool.producer({name!r}, dtype="uint32", shape=(4,)).close()
+        print("free again")
+        """
+    )
+    assert program.read_line() == "ready"
+    time.sleep(0.1)
+    program._popen.send_signal(signal.SIGINT)
+    assert program.read_line() == "interrupted True"
+    assert program.read_line() == "free again"
+    assert program.wait() == 0
+
+
+def test_a_forked_child_may_leave_all_blocks(host: Cluster, name: str) -> None:
+    program = host.run_python(
+        SCRIPT_FORKS
+        + f"""
+import os, sys
+with pool.producer({name!r}, dtype="uint32", shape=(4,)) as out, pool.consumer({name!r}, wait_s=5) as inp:
+    out.publish(np.ones(4, "uint32"))
+    assert inp.poll(timeout=5) is not None
+    child = os.fork()
+    if child == 0:
+        sys.exit(5)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    out.publish(np.ones(4, "uint32"))
+    print(inp.poll(timeout=5).seq)
+"""
+    )
+    assert [program.read_line(), program.read_line()] == ["5", "1"]
+    assert program.wait() == 0
+
+
 def test_a_forked_child_is_told_and_harms_nobody(host: Cluster, ear: Ear, name: str) -> None:
     """Every handle remembers its process; the child's end ends nothing of the parent's."""
     program = host.run_python(

@@ -35,6 +35,8 @@ pub struct DescriptorLog {
     highest_epoch: Option<u64>,
     /// By ascending sequence number, which is almost always the order of arrival.
     entries: VecDeque<FrameDescriptor>,
+    /// How many of this epoch had to make room.
+    evicted: u64,
     /// The last sequence number of each publication, the latest publication last.
     sessions: VecDeque<(i32, u64)>,
     counts: DescriptorCounts,
@@ -50,6 +52,7 @@ impl DescriptorLog {
             is_set: false,
             highest_epoch: None,
             entries: VecDeque::new(),
+            evicted: 0,
             sessions: VecDeque::new(),
             counts: DescriptorCounts::default(),
         }
@@ -80,6 +83,7 @@ impl DescriptorLog {
         if self.epoch != Some(epoch) {
             self.epoch = Some(epoch);
             self.entries.clear();
+            self.evicted = 0;
             self.sessions.clear();
         }
     }
@@ -113,6 +117,7 @@ impl DescriptorLog {
         }
         if self.entries.len() > self.capacity {
             self.entries.pop_front();
+            self.evicted += 1;
         }
     }
 
@@ -168,6 +173,14 @@ impl DescriptorLog {
         self.entries.get(at).copied()
     }
 
+    /// How many frames were described before this one, those that are forgotten too: so a reader knows how many it missed.
+    pub fn ordinal(&self, epoch: u64, seq: u64) -> Option<u64> {
+        if self.epoch != Some(epoch) {
+            return None;
+        }
+        self.position(seq).ok().map(|at| self.evicted + at as u64)
+    }
+
     /// The descriptor with the highest sequence number.
     pub fn newest(&self) -> Option<FrameDescriptor> {
         self.entries.back().copied()
@@ -196,6 +209,17 @@ mod tests {
         log.set_epoch(epoch);
         seqs.into_iter().for_each(|seq| log.record(1, &descriptor(epoch, seq)));
         log
+    }
+
+    #[test]
+    fn ordinals_count_what_was_forgotten() {
+        let mut log = log(4, 5, (0..10).map(|n| 3 * n));
+        assert_eq!(log.ordinal(5, 27), Some(9));
+        assert_eq!(log.ordinal(5, 18), Some(6), "the oldest that is kept");
+        assert_eq!((log.ordinal(5, 15), log.ordinal(5, 28), log.ordinal(4, 27)), (None, None, None));
+        log.set_epoch(6);
+        log.record(1, &descriptor(6, 0));
+        assert_eq!(log.ordinal(6, 0), Some(0));
     }
 
     #[test]

@@ -70,7 +70,9 @@ class Consumer(_native.FrameReceiver, Closing):
         self._wake_up: WakeUp | None = None
         self._callback: FrameCallback | None = None
         self._closed = False
+        self._pid = os.getpid()
         self._last_described: tuple[PrivateDescriptors, int, int] | None = None
+        self._last_ordinal: int | None = None
 
     # --- frames -----------------------------------------------------------------------------------------
 
@@ -84,6 +86,7 @@ class Consumer(_native.FrameReceiver, Closing):
                     self._session.joined(reader)
                     if newest > reader.next_seq:
                         reader.seek(newest)
+                    self._skip_described(reader.address.epoch, newest)
             except ClosedError:
                 pass
         return self.poll()
@@ -251,8 +254,9 @@ class Consumer(_native.FrameReceiver, Closing):
     def _take_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> Frame | None:
         """On a stream of its own the producer chooses what a consumer gets: only what is described."""
         if self._is_between_streams(reader, private):
-            return reader.poll()
+            return self._session.pace.take(reader) if self._has_joined(reader) else None
         while (seq := self._next_described(reader, private)) is not None:
+            self._count_passed_by(private, reader.address.epoch, seq)
             self._last_described = (private, reader.address.epoch, seq)
             frame = reader.read(seq)
             if seq >= reader.next_seq:
@@ -263,12 +267,13 @@ class Consumer(_native.FrameReceiver, Closing):
         return None
 
     def _is_between_streams(self, reader: _native.RingReader, private: PrivateDescriptors) -> bool:
-        """Whether the ring still tells what comes next.
+        """Whether the ring still tells what comes next: before the first frame that is described.
 
-        Who gets all frames also gets those before the first one that is described.
+        A producer that has just started must be asked for the stream first, and what lies in the ring is
+        there now. Who gets fewer frames thins them out by itself meanwhile.
         """
         epoch = reader.address.epoch
-        if self._has_begun(private, epoch) or self._session.pace.mode is not Mode.STREAM:
+        if self._has_begun(private, epoch):
             return False
         first = private.log.after(epoch, None)
         return first is None or reader.next_seq < first.seq
@@ -277,12 +282,32 @@ class Consumer(_native.FrameReceiver, Closing):
         """Whether anything was taken yet that this stream described."""
         return self._last_described is not None and self._last_described[:2] == (private, epoch)
 
+    def _skip_described(self, epoch: int, newest_seq: int) -> None:
+        """Lets the newest frame be the next one on a stream of its own, too."""
+        private = self._session.streams.private
+        if private is None or self._last_described is None or not self._has_begun(private, epoch):
+            return
+        private.log.find(epoch, newest_seq)  # looks at the stream itself if need be
+        newest = private.log.newest
+        if newest is not None and newest.epoch == epoch and newest.seq > self._last_described[2]:
+            self._last_described, self._last_ordinal = (private, epoch, newest.seq - 1), None
+
+    def _count_passed_by(self, private: PrivateDescriptors, epoch: int, seq: int) -> None:
+        """Counts frames that were for this consumer, and were forgotten before it came to read them."""
+        ordinal = private.log.ordinal(epoch, seq)
+        last_seq = -1 if self._last_described is None else self._last_described[2]
+        if self._session.pace.mode is Mode.STREAM:
+            self._session.passed_by += seq - last_seq - 1  # also those whose descriptor was lost on its way
+        elif ordinal is not None and self._last_ordinal is not None:
+            self._session.passed_by += max(0, ordinal - self._last_ordinal - 1)
+        self._last_ordinal = ordinal
+
     def _next_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> int | None:
         """The next frame that is for this consumer, if it is there; otherwise the bell will end a wait."""
         epoch = reader.address.epoch
         if self._last_described is None or not self._has_begun(private, epoch):
             # What the ring has given so far, before there was a stream of its own, is not given again.
-            self._last_described = (private, epoch, reader.next_seq - 1)
+            self._last_described, self._last_ordinal = (private, epoch, reader.next_seq - 1), None
         last = self._last_described[2]
         after = None if last < 0 else last
         found = private.log.after(epoch, after)
@@ -388,18 +413,21 @@ class Consumer(_native.FrameReceiver, Closing):
 
     def close(self) -> None:
         """Gives the stream back. Frames in use can't be trusted from now on. May be called again."""
-        if not self._closed:
-            self._closed = True
-            if self._callback is not None:
-                self._callback.request_stop()
-            self.judge_last()  # also lets go of the frame, and with it of the ring
-            if self._wake_up is not None:
-                self._wake_up.ring()
-            self._session.context.run(self._session.close)
-            self._session.await_feeds()
-            if self._wake_up is not None:
-                self._wake_up.close()
-            self._on_close(self)
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():
+            return  # a forked child has nothing to give back: all of it is its parent's
+        if self._callback is not None:
+            self._callback.request_stop()
+        self.judge_last()  # also lets go of the frame, and with it of the ring
+        if self._wake_up is not None:
+            self._wake_up.ring()
+        self._session.context.run(self._session.close)
+        self._session.await_feeds()
+        if self._wake_up is not None:
+            self._wake_up.close()
+        self._on_close(self)
 
     def _check_open(self) -> None:
         if self._session.dead is not None:

@@ -231,7 +231,7 @@ class Pool(Closing):
             role=Role.PRODUCER,
             **{**check_stream(stream), **check_name(name, stream=stream)},
             nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
-            pools=_check_pools(list(pools)),
+            pools=_check_pools(list(pools) or None),
         )
         return self._open_producer(wish, ProducerOptions(name=name, relays=True))
 
@@ -476,8 +476,6 @@ def no_driver_error(aeron_dir: str) -> NoDriverError:
 def _check_pools(pools: Sequence[int] | None) -> tuple[int, ...]:
     if pools is None:
         return ()
-    if not isinstance(pools, tuple | list) or len(pools) > _MOST_POOLS:
-        raise ConfigError(
-            f"pools={pools!r:.80}", hint=f"at most {_MOST_POOLS} slot sizes in bytes, in a list"
-        )
+    if not isinstance(pools, tuple | list) or not 1 <= len(pools) <= _MOST_POOLS:
+        raise ConfigError(f"pools={pools!r:.80}", hint=f"1 to {_MOST_POOLS} slot sizes in bytes, in a list")
     return tuple(check_count("pools", stride, least=64, most=_MOST_BYTES) or 0 for stride in pools)

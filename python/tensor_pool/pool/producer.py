@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -54,6 +55,7 @@ class Producer(_native.FrameSender, Closing):
         self._session = session
         self._on_close = on_close
         self._closed = False
+        self._pid = os.getpid()
 
     # --- what the native part asks for --------------------------------------------------------------
 
@@ -206,11 +208,17 @@ class Producer(_native.FrameSender, Closing):
             linger_s: The stream's memory ends with its lease. If somebody reads it, so long after the last
                 frame is waited, so that those who keep up get that too; 0 for no wait at all.
         """
-        if not self._closed:
-            session = self._session
-            left_s = session.outlet.published_ns / 1e9 + linger_s - time.monotonic()
+        if self._closed:
+            return
+        if self._pid != os.getpid():
+            self._closed = True  # a forked child has nothing to give back: all of it is its parent's
+            return
+        session = self._session
+        left_s = session.outlet.published_ns / 1e9 + linger_s - time.monotonic()
+        try:
             if left_s > 0 and session.has_consumers:
                 time.sleep(left_s)
+        finally:  # who is tired of waiting, and interrupts it, does not want to keep the stream
             self._closed = True
             session.metadata.close()
             session.context.run(session.close)

@@ -104,4 +104,5 @@ class WakeUp(Closing):
             self._closed = True
             if self._watched is not None:
                 self._watched.close()
-        os.close(self.fd)
+        with contextlib.suppress(OSError):  # a program may have closed it by mistake
+            os.close(self.fd)

@@ -156,6 +156,78 @@ class TestOwnStream:
         assert 1 <= len(seqs) <= 2 * max_rate_hz + 5
 
 
+LIMITED = {"mode": "rate_limited", "max_rate_hz": 1_000}
+FRAME = np.zeros(4, "uint8")
+
+
+def has_own_stream(inp):
+    return inp.session.streams.private is not None
+
+
+class TestBeforeItBegins:
+    """A producer has to be asked for the stream; the ring is there at once."""
+
+    @pytest.mark.parametrize(("start", "first"), [("latest", 4), ("oldest", 0), (2, 2)])
+    def test_what_is_there_is_read(self, pool, name, start, first):
+        with pool.producer(name, max_bytes=64, slots=16) as out:
+            for _ in range(5):
+                out.publish(FRAME)
+            with pool.consumer(name, **LIMITED, start=start, wait_s=5) as inp:
+                wait_until(lambda: has_own_stream(inp))
+                assert inp.poll(timeout=5).seq == first
+
+    def test_the_first_frame_of_each_producer_comes(self, pool, name):
+        with pool.consumer(name, **LIMITED) as inp:
+            seen = []
+            for run in range(4):
+                with pool.producer(name, max_bytes=64, slots=16) as out:
+                    out.publish(np.full(4, run, "uint8"))
+                    seen.append(int(inp.poll(timeout=5).copy()[0]))
+            assert seen == [0, 1, 2, 3]
+
+
+class TestTooLate:
+    @pytest.mark.parametrize("options", [{}, LIMITED], ids=["all", "limited"])
+    def test_what_is_forgotten_before_it_is_read_is_counted(self, pool, name, options):
+        with (
+            pool.producer(name, max_bytes=64, slots=16) as out,
+            pool.consumer(name, own_stream=True, wait_s=5, **options) as inp,
+        ):
+            wait_until(lambda: has_own_stream(inp))
+            wait_until(lambda: feeds_privately(out))
+            log = inp.session.streams.private.log
+            for count in (3, 100, 1, 50):
+                for _ in range(count):
+                    last = out.publish(FRAME)
+                    time.sleep(0.002)  # within its rate
+                wait_until(lambda last=last: log.find(out.epoch, last) is not None)
+                while inp.poll() is not None:
+                    pass
+            stats = inp.stats
+            assert stats.drops_gap > 100
+            assert stats.delivered + stats.drops == out.stats.frames == 154
+
+    @pytest.mark.parametrize("options", [{}, LIMITED], ids=["all", "limited"])
+    def test_latest_is_the_newest_and_nothing_is_lost_by_it(self, pool, name, options):
+        with (
+            pool.producer(name, max_bytes=64, slots=64) as out,
+            pool.consumer(name, own_stream=True, wait_s=5, **options) as inp,
+        ):
+            wait_until(lambda: has_own_stream(inp))
+            wait_until(lambda: feeds_privately(out))
+            out.publish(FRAME)
+            assert wait_until(inp.poll).seq == 0
+            for _ in range(20):
+                time.sleep(0.002)
+                last = out.publish(FRAME)
+            wait_until(lambda: inp.session.streams.private.log.find(out.epoch, last) is not None)
+            assert inp.latest().seq == last
+            time.sleep(0.002)
+            out.publish(FRAME)
+            assert wait_until(inp.poll).seq == last + 1
+            assert inp.stats.drops == 0
+
+
 class TestStrangers:
     def test_without_a_driver_nobody_gets_a_stream_of_the_driver(self, pool, host, name):
         out = pool.producer(name, dtype="uint8", shape=(4,))

@@ -209,7 +209,7 @@ def test_a_flush_that_fails_gives_the_slot_up(pool, name):
 def test_a_slot_whose_lease_ends_says_so_and_is_counted(pool, out, inp):
     slot = out.claim((4,), "uint8")
     _lose_lease(out)
-    with pytest.raises(tp.LeaseLostError, match="lease ended while it was filled") as caught:
+    with pytest.raises(tp.LeaseLostError, match="its lease ended, while it was filled") as caught:
         slot.commit()
     assert "claim the next slot" in caught.value.hint
     assert slot.finished
@@ -217,6 +217,11 @@ def test_a_slot_whose_lease_ends_says_so_and_is_counted(pool, out, inp):
         again.array[...] = 7
     assert wait_until(inp.poll).copy().tolist() == [7] * 4
     assert (out.stats.frames, out.stats.claims_aborted) == (1, 1)
+
+
+def test_a_slot_whose_producer_is_closed_says_that_this_may_be_why(out):
+    with pytest.raises(tp.LeaseLostError, match="the producer was closed"), out.claim((4,), "uint8"):
+        out.close()
 
 
 def test_giving_up_a_slot_works_whatever_became_of_its_ring(out):

@@ -133,6 +133,7 @@ def test_names_and_ids_that_can_not_be(pool, stream):
         {"slots": -4},
         {"slots": 2**40},
         {"slots": True},
+        {"pools": []},
         {"pools": [-1]},
         {"pools": "ab"},
         {"pools": [64] * 70_000},

@@ -264,6 +264,14 @@ class TestAsDictionary:
             del source["a"]
         assert "'b': [2]" in repr(source)
 
+    def test_items_are_taken_away_until_none_is_left_but_the_clock(self, source: MetadataSource) -> None:
+        source.clear()
+        source.update(gain=1, exposure=2)
+        assert [source.popitem(), source.popitem()] == [("exposure", 2), ("gain", 1)]
+        with pytest.raises(KeyError):
+            source.popitem()
+        assert "clock.domain" in source
+
     def test_values_are_copied(self, source: MetadataSource) -> None:
         values = [1]
         source["values"] = values

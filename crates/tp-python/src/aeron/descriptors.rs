@@ -192,6 +192,11 @@ impl DescriptorLog {
         self.look(py, |log| log.after(epoch, seq))
     }
 
+    fn ordinal(&self, py: Python<'_>, epoch: u64, seq: u64) -> PyResult<Option<u64>> {
+        self.check(py)?;
+        Ok(lock(&self.log).ordinal(epoch, seq))
+    }
+
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
         self.check(py)?;
         lock(&self.log).set_epoch(epoch);

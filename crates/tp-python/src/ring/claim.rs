@@ -149,9 +149,11 @@ impl Claim {
         if !self.leased {
             return errors::closed(py, "ring writer");
         }
-        let message =
-            format!("frame {} was lost: the producer's lease ended while it was filled", self.claim.seq);
-        let hint = "claim the next slot: an open producer gets another lease by itself";
+        let message = format!(
+            "frame {} was lost: the producer was closed, or its lease ended, while it was filled",
+            self.claim.seq
+        );
+        let hint = "claim the next slot: a producer that is open gets another lease by itself";
         errors::LEASE_LOST.new_err(py, message, Some(hint))
     }
 

@@ -161,6 +161,17 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
                 self._attributes = kept
                 self._mark_changed()
 
+    def popitem(self) -> tuple[str, MetadataValue]:
+        """Takes away what was written last, but never what says which clock it is.
+
+        Raises:
+            KeyError: There is nothing else.
+        """
+        for key in reversed(list(self._attributes)):
+            if key not in _OURS:
+                return key, self.pop(key)
+        raise KeyError("no attribute but those of the clock")
+
     def close(self) -> None:
         """From now on nothing can be written: nobody would be told."""
         self._closed = True
