@@ -256,13 +256,15 @@ class Consumer(_native.FrameReceiver, Closing):
         if self._is_between_streams(reader, private):
             return self._session.pace.take(reader) if self._has_joined(reader) else None
         while (seq := self._next_described(reader, private)) is not None:
+            is_first = self._last_ordinal is None
             self._count_passed_by(private, reader.address.epoch, seq)
             self._last_described = (private, reader.address.epoch, seq)
             frame = reader.read(seq)
             if seq >= reader.next_seq:
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
                 reader.seek(seq + 1)
-            if frame is not None:
+            # The producer does not know what was taken from the ring a moment ago, but keeps the rate from now on.
+            if frame is not None and (not is_first or self._session.pace.allows(frame)):
                 return frame
         return None
 

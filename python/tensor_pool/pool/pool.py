@@ -432,7 +432,7 @@ class Pool(Closing):
             raise
         if answered is None:
             self._context.submit(session.close)
-            raise no_driver_error(self._aeron_dir)
+            raise no_driver_error(self._aeron_dir, otherwise="give attach=False where there is to be none")
 
     def _forget(self, stream: Producer | Consumer) -> None:
         self._streams.pop(stream, None)
@@ -464,12 +464,14 @@ class Pool(Closing):
         return f"<Pool at {self._aeron_dir}{', closed' if self._closed else ''}, process {os.getpid()}>"
 
 
-def no_driver_error(aeron_dir: str) -> NoDriverError:
+def no_driver_error(
+    aeron_dir: str, *, otherwise: str = "use tensor_pool.connect(embedded=True)"
+) -> NoDriverError:
     """What to say when nobody answers."""
     return NoDriverError(
         "no SHM driver answers",
         where=aeron_dir,
-        hint="start one with `tpool up`, or use tensor_pool.connect(embedded=True)",
+        hint=f"start one with `tpool up --aeron-dir {aeron_dir}`, or {otherwise}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import select
 import tempfile
 import threading
@@ -184,6 +185,29 @@ class TestBeforeItBegins:
                     out.publish(np.full(4, run, "uint8"))
                     seen.append(int(inp.poll(timeout=5).copy()[0]))
             assert seen == [0, 1, 2, 3]
+
+    def test_the_rate_is_kept_when_it_begins(self, pool, name):
+        """What was taken from the ring a moment ago counts, although the producer does not know of it."""
+        period_ns = 10_000_000
+        with (
+            pool.producer(name, max_bytes=64, slots=64) as out,
+            pool.consumer(name, mode="rate_limited", max_rate_hz=5, wait_s=5) as inp,
+        ):
+            taken = []
+            for number in range(100):
+                out.publish(FRAME, timestamp_ns=(1 + number) * period_ns)
+                frame = inp.poll()
+                while frame is not None:
+                    taken.append(frame.info.timestamp_ns)
+                    frame = inp.poll()
+                if number == 3:
+                    wait_until(lambda: has_own_stream(inp))
+                    wait_until(lambda: feeds_privately(out))
+                time.sleep(0.001)
+            wait_until(lambda: inp.poll() is None)
+            assert len(taken) >= 4
+            gaps = [later - earlier for earlier, later in itertools.pairwise(taken)]
+            assert min(gaps) >= 0.9e9 / 5
 
 
 class TestTooLate:

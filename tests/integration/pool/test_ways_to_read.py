@@ -292,10 +292,14 @@ def test_progress_on_a_stream_of_its_own(pool, out):
     inp = pool.consumer(out.name, progress=True, own_stream=True)
     wait_until(lambda: inp.session.streams.private)
     wait_until(lambda: out._session._progress.hints)
-    with out.claim((256, 256), "uint32", progress=True) as slot:
-        slot.array[...] = 5
-        slot.progress(bytes_filled=256 * 256 * 4)
-        assert inp.poll_progress(timeout=30).array[0, 0] == 5
+
+    def reported():  # what is said before the two ends have found each other is lost
+        with out.claim((256, 256), "uint32", progress=True) as slot:
+            slot.array[...] = 5
+            slot.progress(bytes_filled=256 * 256 * 4)
+            return inp.poll_progress(timeout=1)
+
+    assert wait_until(reported, 30).array[0, 0] == 5
     assert value_of(wait_until(inp.poll)) == 5
 
 

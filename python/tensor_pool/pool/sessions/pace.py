@@ -70,13 +70,17 @@ class Pace:
         Raises:
             ClosedError: The ring was replaced at this moment.
         """
-        gate = self.gate  # the agent may take it away any time
         if self.keeps_up:
             self._keep_up(reader)
         frame = reader.poll()
-        while gate is not None and frame is not None and not gate.accept(frame.timestamp_ns):
+        while frame is not None and not self.allows(frame):
             frame = reader.poll()
         return frame
+
+    def allows(self, frame: _native.Frame) -> bool:
+        """Whether the rate lets this frame pass."""
+        gate = self.gate  # the agent may take it away any time
+        return gate is None or gate.accept(frame.timestamp_ns)
 
     def _keep_up(self, reader: _native.RingReader) -> None:
         """Who was limited because it can't keep up goes to the newest frame before the writer laps it.

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Keepalive", "Keepalives", "SessionContext", "StreamSession", "is_gone", "log_refusal"]
 
 _LOG: Final = logging.getLogger(__name__)
+_LEASES: Final = logging.getLogger(f"{__name__}.leases")
+"""Apart from the other, which leaves out what repeats: the last line must say whether there is a lease."""
 
 _LONGEST_RUN_S: Final = 0.1
 
@@ -280,7 +282,7 @@ class StreamSession(abc.ABC):
                     self.loss_reason = reason
                     self._stop_keepalive()
                     self.drop_ring(reason)
-                    _LOG.warning(
+                    _LEASES.warning(
                         "lost the lease on stream %s: %s; asking for another", self.wish.label, reason
                     )
                 case Refused(error):
@@ -304,7 +306,7 @@ class StreamSession(abc.ABC):
         self._fault_point("mapped")
         if self.lease_losses:
             self.reconnects += 1
-            _LOG.warning("has a lease on stream %s again, epoch %d", self.wish.label, lease.epoch)
+            _LEASES.warning("has a lease on stream %s again, epoch %d", self.wish.label, lease.epoch)
         self.ready.give(True)
 
     def _cannot_open(self, error: TensorPoolError, now_ns: int) -> None:
