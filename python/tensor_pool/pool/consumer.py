@@ -263,7 +263,7 @@ class Consumer(_native.FrameReceiver, Closing):
             if seq >= reader.next_seq:
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
                 reader.seek(seq + 1)
-            # The producer does not know what was taken from the ring a moment ago, but keeps the rate from now on.
+            # The producer keeps the rate from now on, but does not know what was taken from the ring before.
             if frame is not None and (not is_first or self._session.pace.allows(frame)):
                 return frame
         return None
