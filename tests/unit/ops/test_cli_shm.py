@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensor_pool import _native
+from tensor_pool.driver.files import effective_user_name, safe_user_name
 
 
 @pytest.fixture
@@ -16,8 +17,16 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "shm"
 
 
-def make_epoch(base: Path, stream_id: int, epoch: int, *, stale: bool = False) -> Path:
-    directory = base / "tensorpool-ada" / "default" / str(stream_id) / str(epoch)
+def make_epoch(
+    base: Path,
+    stream_id: int,
+    epoch: int,
+    *,
+    stale: bool = False,
+    user: str = "ada",
+    namespace: str = "default",
+) -> Path:
+    directory = base / f"tensorpool-{user}" / namespace / str(stream_id) / str(epoch)
     directory.mkdir(parents=True)
     address = _native.create_ring(directory, stream_id=stream_id, epoch=epoch, nslots=8, pools=[(1, 1024)])
     with _native.RingWriter(address, base_dirs=[directory]) as writer:
@@ -82,6 +91,32 @@ class TestInspect:
             f"error: stream 4 has no epoch below {base}",
             "  try: `tpool shm ls` lists what there is",
         ]
+
+    def test_the_same_id_elsewhere_is_another_stream(self, tpool: Callable, base: Path) -> None:
+        user = safe_user_name(effective_user_name())
+        ours = make_epoch(base, 20000, 7, user=user)
+        make_epoch(base, 20000, 8, user=user, namespace="embedded-1")
+        make_epoch(base, 20000, 9)
+        found = json.loads(tpool("shm", "inspect", "20000", "--format", "json", *places(base)).out)
+
+        assert found["path"] == str(ours)
+
+    @pytest.mark.parametrize("command", ["inspect", "verify"])
+    def test_what_several_others_have_must_be_told_apart(
+        self, tpool: Callable, base: Path, command: str
+    ) -> None:
+        ada, bob = make_epoch(base, 20000, 7), make_epoch(base, 20000, 8, user="bob")
+        outcome = tpool("shm", command, "20000", *places(base))
+
+        assert outcome.code == 2
+        assert f"2 other places have one: {ada}, {bob}" in outcome.err
+        assert "try: give the path of the one that is meant" in outcome.err
+
+    def test_a_name_is_no_place(self, tpool: Callable, base: Path) -> None:
+        outcome = tpool("shm", "inspect", "depth", *places(base))
+
+        assert outcome.code == 2
+        assert outcome.err.startswith("error: 'depth' is neither a stream id nor the directory of an epoch\n")
 
     def test_what_can_not_be_read_says_why(self, tpool: Callable, base: Path) -> None:
         directory = make_epoch(base, 10000, 7)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from tensor_pool.errors import RegionError
+from tensor_pool.errors import ConfigError, RegionError
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
@@ -40,6 +41,9 @@ _COLUMNS: Final = (
     "reason",
 )
 _STALE_AFTER_S: Final = 60
+_MOST_DIGITS: Final = 10
+_MOST_PATHS: Final = 10
+"""Paths that one message names."""
 
 
 @click.group()
@@ -92,7 +96,8 @@ def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_afte
 def inspect(config: Config, output_format: OutputFormat, place: str, width: int) -> None:
     """Show one epoch: its superblock, its pools and its slots.
 
-    PLACE is the directory of an epoch, or a stream id for the newest epoch of that stream.
+    PLACE is the directory of an epoch, or a stream id for the newest epoch of that stream, first of all in
+    the configured namespace.
 
     \b
     Examples:
@@ -237,7 +242,12 @@ def _one(config: Config, place: str) -> EpochFolder:
     """The epoch in a directory, or the newest of a stream."""
     from tensor_pool.ops.shm.regions import find_epochs, read_epoch  # noqa: PLC0415 - see above
 
-    if not place.isdecimal():
+    if not _is_id(place):
+        if os.sep not in place and not Path(place).exists():
+            raise ConfigError(
+                f"{place!r} is neither a stream id nor the directory of an epoch",
+                hint="`tpool streams` lists the ids of names, `tpool shm ls --format json` the directories",
+            )
         return read_epoch(Path(place))
     found = [folder for folder in find_epochs(config.shm.base_dirs) if folder.stream_id == int(place)]
     if not found:
@@ -245,7 +255,47 @@ def _one(config: Config, place: str) -> EpochFolder:
             f"stream {place} has no epoch below {', '.join(config.shm.base_dirs)}",
             hint="`tpool shm ls` lists what there is",
         )
-    return max(found, key=lambda folder: folder.epoch)
+    return _newest(found, _namespace_directory(config))
+
+
+def _is_id(place: str) -> bool:
+    return place.isascii() and place.isdecimal() and len(place) <= _MOST_DIGITS
+
+
+def _namespace_directory(config: Config) -> str:
+    from tensor_pool.driver.config import DriverSection  # noqa: PLC0415 - see above
+    from tensor_pool.driver.files import namespace_directory  # noqa: PLC0415
+
+    return str(namespace_directory(config.shm, config[DriverSection].instance_id))
+
+
+def _newest(found: Sequence[EpochFolder], ours: str) -> EpochFolder:
+    """The newest epoch of one stream: of the configured driver's, and else of whose it can only be.
+
+    Every driver counts its streams from the same number, so that the same id elsewhere is another stream.
+
+    Raises:
+        ConfigError: Several other drivers have a stream of that id.
+    """
+    by_place: dict[str, list[EpochFolder]] = {}
+    for folder in found:
+        by_place.setdefault(str(Path(folder.path).parents[1]), []).append(folder)
+    newest = {place: max(folders, key=lambda folder: folder.epoch) for place, folders in by_place.items()}
+    if ours in newest:
+        return newest[ours]
+    if len(newest) > 1:
+        paths = [folder.path for folder in newest.values()]
+        raise ConfigError(
+            f"stream {found[0].stream_id} is not in {ours}, and {len(paths)} other places have one: "
+            + _few(paths),
+            hint="give the path of the one that is meant",
+        )
+    return next(iter(newest.values()))
+
+
+def _few(paths: Sequence[str]) -> str:
+    more = len(paths) - _MOST_PATHS
+    return ", ".join(paths[:_MOST_PATHS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _pool_facts(pool: Any) -> dict[str, Any]:
