@@ -105,6 +105,7 @@ class TestRevoke:
         outcome = ask("revoke", "2")
 
         assert outcome.code == 1
+        assert outcome.err.splitlines()[-1].startswith("nothing was done")
         assert not [r for r in driver.asked if isinstance(r, RevokeLease)]
 
     def test_one_that_there_is_not(self, ask: Callable, driver: ScriptedDriver) -> None:

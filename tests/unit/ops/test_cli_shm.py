@@ -1,5 +1,6 @@
 """``tpool shm``: listing, inspecting, verifying and cleaning up real files."""
 
+import io
 import json
 import struct
 from collections.abc import Callable
@@ -182,8 +183,23 @@ class TestGc:
         monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt="": "")
         outcome = tpool("shm", "gc", *places(base))
 
+        assert outcome.code == 1
         assert str(stale) in outcome.err, "it says what it asks about"
         assert "kept" in outcome.out
+        assert stale.exists()
+
+    @pytest.mark.parametrize("answer", ["", "n\n"])
+    def test_who_can_not_answer_is_told_how_to(
+        self, tpool: Callable, base: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+    ) -> None:
+        stale, _ = make_epoch(base, 10000, 7, stale=True), make_epoch(base, 10000, 8)
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        outcome = tpool("shm", "gc", *places(base))
+
+        assert outcome.code == 1
+        assert (
+            outcome.err.splitlines()[-1] == "nothing was done; give --yes where standard input is no terminal"
+        )
         assert stale.exists()
 
     def test_what_can_not_go_is_exit_code_1_and_the_rest_goes(self, tpool: Callable, base: Path) -> None:

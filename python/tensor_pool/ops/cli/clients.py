@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.errors import TensorPoolError
+from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.asking import (
     admin_client,
     listen_option,
@@ -15,6 +16,7 @@ from tensor_pool.ops.cli.asking import (
     listening_time,
     timeout_option,
 )
+from tensor_pool.ops.cli.confirming import confirmed
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.watching import print_listing, watch_options
@@ -122,10 +124,13 @@ def leases(
 @timeout_option
 @format_option()
 @config_options
+@click.pass_context
 def revoke(
+    ctx: click.Context,
+    /,
+    *,
     config: Config,
     output_format: OutputFormat,
-    *,
     lease_id: int,
     reason: str,
     token: str,
@@ -134,7 +139,8 @@ def revoke(
 ) -> None:
     """End LEASE against its holder's will; `tpool leases` lists them.
 
-    A producer's lease ends its epoch: consumers map the next one. The holder may attach again.
+    A producer's lease ends its epoch: consumers map the next one. The holder may attach again. Asks first; an
+    answer other than yes is exit code 1.
 
     \b
     Examples:
@@ -147,7 +153,7 @@ def revoke(
             raise TensorPoolError(f"there is no lease {lease_id}", hint="`tpool leases` lists them")
         stream = found.stream or f"stream {found.stream_id}"
         question = f"Revoke lease {lease_id} of {found.role} {found.client_id} on {stream}?"
-        if not yes:
-            click.confirm(question, default=False, abort=True, err=True)
+        if not (yes or confirmed(question)):
+            ctx.exit(exit_codes.PROBLEMS)
         admin.revoke(found.stream_id, lease_id, token=token, reason=reason)
     print_record({"revoked": lease_id, **as_row(found)}, output_format)

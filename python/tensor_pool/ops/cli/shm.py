@@ -11,6 +11,7 @@ import msgspec
 
 from tensor_pool.errors import ConfigError, RegionError
 from tensor_pool.ops.cli import exit_codes, failures
+from tensor_pool.ops.cli.confirming import confirmed
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 from tensor_pool.ops.doctor.finding import human_bytes
@@ -181,7 +182,8 @@ def gc(
     """Remove epochs that nobody uses any more.
 
     An epoch goes when nobody said for --older-than seconds that it is alive, no lease refers to it, and it is
-    not the newest of a stream that a live driver serves. Asks before it removes.
+    not the newest of a stream that a live driver serves. Asks before it removes. Exit codes: 0 when all of
+    them went, 1 when one did not, or when the answer was no.
 
     \b
     Examples:
@@ -193,9 +195,12 @@ def gc(
         for item in _survey(config, offline=offline, stale_after_s=stale_after_s)
         if item.verdict.collectable
     ]
-    if dry_run or not stale or not (yes or _confirmed(stale)):
-        _print_collected([(item, "would go" if dry_run else "kept") for item in stale], output_format)
+    if dry_run or not stale:
+        _print_collected([(item, "would go") for item in stale], output_format)
         return
+    if not (yes or _confirmed(stale)):
+        _print_collected([(item, "kept") for item in stale], output_format)
+        ctx.exit(exit_codes.PROBLEMS)
     refused = 0
     done: list[tuple[Surveyed, str]] = []
     for item in stale:
@@ -220,7 +225,7 @@ def _confirmed(stale: Sequence[Surveyed]) -> bool:
     for item in stale:
         click.echo(f"{item.row.path}  {human_bytes(item.row.allocated_bytes)}  {item.row.reason}", err=True)
     total = human_bytes(sum(item.row.allocated_bytes for item in stale))
-    return click.confirm(f"Remove these {len(stale)} epochs with {total}?", default=False, err=True)
+    return confirmed(f"Remove these {len(stale)} epochs with {total}?")
 
 
 def _print_collected(items: Sequence[tuple[Surveyed, str]], output_format: OutputFormat) -> None:
