@@ -16,8 +16,9 @@ from tensor_pool.ops.cli.stream import snap
 from tensor_pool.ops.cli.stream.drops import drop_rows
 from tensor_pool.ops.cli.stream.info import _shown
 from tensor_pool.ops.cli.stream.live import Length, follow, run_gauge
-from tensor_pool.ops.cli.stream.rates import BandwidthGauge, DelayGauge, IntervalGauge
+from tensor_pool.ops.cli.stream.rates import BandwidthGauge, DelayGauge, IntervalGauge, _clock_of
 from tensor_pool.ops.frame_clock import FrameClock
+from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.pool.qos_board import QosBoard
 from tensor_pool.pool.stats import ConsumerStats
 from tensor_pool.wire.messages import Mode, QosConsumer
@@ -32,9 +33,11 @@ def frame(seq: int, *, epoch: int = 5, timestamp_ns: int = 0, nbytes: int = 100)
 class FakeConsumer:
     """Gives the frames of a list, and then none."""
 
-    def __init__(self, *seqs: int) -> None:
+    def __init__(self, *seqs: int, mapped: bool = True) -> None:
         self.frames = [frame(seq) for seq in seqs]
         self.skipped = 0
+        self.mapped = mapped
+        self.metadata = MetadataView(20001)
 
     def latest(self) -> None:
         self.skipped += 1
@@ -100,10 +103,25 @@ class TestFollowing:
 
     def test_no_frame_is_a_problem(self, capsys: pytest.CaptureFixture[str]) -> None:
         gauge = IntervalGauge(by_timestamp=False)
-        assert run_gauge(FakeConsumer(), gauge, Length(seconds=0.05), "json") == 1
+        assert run_gauge(FakeConsumer(), gauge, Length(seconds=0.05), "json", label="depth") == 1
         captured = capsys.readouterr()
         assert '"frames": 0' in captured.out
-        assert captured.err.startswith("no frame came within ")
+        assert captured.err.startswith("error: no frame of depth came within ")
+
+    def test_a_producer_that_ended_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
+        gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(mapped=False)
+        assert run_gauge(consumer, gauge, Length(seconds=0.05), "table", label="depth (20001)") == 1
+        assert capsys.readouterr().err.splitlines() == [
+            "error: nobody produces depth (20001) now",
+            "  try: start its producer",
+        ]
+
+    @pytest.mark.parametrize("mapped", [True, False])
+    def test_only_a_producer_can_fail_to_name_its_clock(
+        self, capsys: pytest.CaptureFixture[str], mapped: bool
+    ) -> None:
+        assert _clock_of(FakeConsumer(mapped=mapped), "depth", patience_s=0).is_assumed
+        assert bool(capsys.readouterr().err) == mapped
 
 
 def test_drops_leave_out_what_the_observer_reports_of_itself() -> None:

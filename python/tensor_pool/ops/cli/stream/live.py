@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import click
 import msgspec
 
-from tensor_pool.ops.cli import exit_codes
+from tensor_pool.errors import NoStreamError, TensorPoolError
+from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.asking import open_pool
 from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.cli.output import print_json, print_record
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
 
-__all__ = ["Gauge", "Length", "follow", "length_options", "observer", "run_gauge"]
+__all__ = ["Gauge", "Length", "follow", "length_options", "nobody_produces", "observer", "run_gauge"]
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
@@ -138,8 +139,18 @@ def follow(
                     return
 
 
-def run_gauge(consumer: Consumer, gauge: Gauge, length: Length, output_format: OutputFormat) -> int:
-    """Measures and prints: lines while it goes on, a summary at the end; the exit code."""
+def run_gauge(
+    consumer: Consumer, gauge: Gauge, length: Length, output_format: OutputFormat, *, label: str
+) -> int:
+    """Measures and prints: lines while it goes on, a summary at the end; the exit code.
+
+    Args:
+        consumer: Whose frames are measured.
+        gauge: Measures them.
+        length: How long.
+        output_format: How it is printed.
+        label: What to call the stream.
+    """
     if output_format == "json" and length.seconds is None and length.count is None:
         raise click.UsageError(
             "a JSON document must have an end; add --count or --seconds, or take --format jsonl"
@@ -164,9 +175,28 @@ def run_gauge(consumer: Consumer, gauge: Gauge, length: Length, output_format: O
     elif frames:
         click.echo(f"in all, {frames} frames in {seconds:.1f} s: {gauge.line(total)}")
     if not frames:
-        click.echo(f"no frame came within {seconds:.1f} s", err=True)
-        return exit_codes.PROBLEMS
+        return failures.report(_silence(consumer, label, seconds))
     return exit_codes.OK
+
+
+def nobody_produces(label: str, *, hint: str) -> NoStreamError:
+    """What a command says of a stream that is known and has no producer.
+
+    Example:
+        >>> print(nobody_produces("depth (20001)", hint="start its producer"))
+        nobody produces depth (20001) now
+          try: start its producer
+    """
+    return NoStreamError(f"nobody produces {label} now", hint=hint)
+
+
+def _silence(consumer: Consumer, label: str, seconds: float) -> TensorPoolError:
+    if not consumer.mapped:
+        return nobody_produces(label, hint="start its producer")
+    return TensorPoolError(
+        f"no frame of {label} came within {seconds:.1f} s",
+        hint="its producer is there and publishes nothing; measure longer, or see what it waits for",
+    )
 
 
 def _row(summary: msgspec.Struct, seconds: float) -> dict[str, Any]:

@@ -198,9 +198,9 @@ def hz(
       tpool hz camera-1
       tpool hz camera-1 --seconds 10 --format json | jq .jitter_rms_ms
     """  # noqa: D301 - click's mark for text that stays as it is
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, _):
+    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
         gauge = IntervalGauge(by_timestamp=by == "timestamp", absent=AbsentNumbers(consumer))
-        code = run_gauge(consumer, gauge, Length(**length), output_format)
+        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
     ctx.exit(code)
 
 
@@ -228,10 +228,9 @@ def bw(
       tpool bw camera-1
       tpool bw camera-1 --seconds 10 --format json | jq .bytes_per_s
     """  # noqa: D301 - see above
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, _):
-        code = run_gauge(
-            consumer, BandwidthGauge(absent=AbsentNumbers(consumer)), Length(**length), output_format
-        )
+    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
+        gauge = BandwidthGauge(absent=AbsentNumbers(consumer))
+        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
     ctx.exit(code)
 
 
@@ -266,7 +265,7 @@ def delay(
     with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
         clock = _clock_of(consumer, label, patience_s=_PATIENCE * _metadata_interval_s(config))
         gauge = DelayGauge(clock, stream=label)
-        code = run_gauge(consumer, gauge, Length(**length), output_format)
+        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
     ctx.exit(code)
 
 
@@ -280,6 +279,6 @@ def _clock_of(consumer: Consumer, label: str, *, patience_s: float) -> FrameCloc
     while not consumer.metadata.complete and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     clock = frame_clock(consumer.metadata, stream=label)
-    if clock.is_assumed:
+    if clock.is_assumed and consumer.mapped:  # who is not there can't say which, and that is said at the end
         click.echo(f"{label} does not say which clock dates its frames; monotonic is assumed", err=True)
     return clock

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tensor_pool.errors import FrameOverwrittenError, NoStreamError, TensorPoolError
+from tensor_pool.errors import FrameOverwrittenError, TensorPoolError
 from tensor_pool.ops import pictures
 from tensor_pool.ops.cli.asking import timeout_option
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
-from tensor_pool.ops.cli.stream.live import observer
+from tensor_pool.ops.cli.stream.live import nobody_produces, observer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,9 +148,7 @@ def _next_frame(consumer: Consumer, label: str, wait_s: float) -> tuple[FrameInf
         except FrameOverwrittenError:
             frame = consumer.latest() or consumer.poll(timeout=max(0.0, deadline - time.monotonic()))
     if not consumer.mapped:
-        raise NoStreamError(
-            f"nobody produces {label} now", hint="start its producer, or wait longer with --wait"
-        )
+        raise nobody_produces(label, hint="start its producer, or wait longer with --wait")
     raise TensorPoolError(f"no frame of {label} came within {wait_s:g} s", hint="wait longer with --wait")
 
 
