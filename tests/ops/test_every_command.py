@@ -194,13 +194,14 @@ class TestInfo:
         assert row["name"] == "camera-1"
 
     @pytest.mark.parametrize("command", ["info", "hz", "bw", "delay", "drops"])
-    def test_an_unknown_stream_names_those_near(self, ask: Callable, command: str) -> None:
+    def test_an_unknown_stream_names_those_near(self, ask: Callable, host: Host, command: str) -> None:
         before = len(parsed(ask("streams", "--format", "json"), "json"))
         outcome = ask(command, "camera1")
 
         assert outcome.code == PROBLEMS
         assert outcome.err.splitlines() == [
             "error: there is no stream 'camera1'",
+            f"   at: {host.aeron_dir}",
             "  try: did you mean camera-1? `tpool streams` lists what is there",
         ]
         assert len(parsed(ask("streams", "--format", "json"), "json")) == before, "asking makes none"

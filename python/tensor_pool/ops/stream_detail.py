@@ -81,7 +81,13 @@ class StreamDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_detail(
-    admin: AdminClient, listener: Listener, board: QosBoard, wanted: str, *, listen_s: float
+    admin: AdminClient,
+    listener: Listener,
+    board: QosBoard,
+    wanted: str,
+    *,
+    listen_s: float,
+    where: str | None = None,
 ) -> StreamDetail:
     """Asks the driver and listens to the stream's clients.
 
@@ -91,12 +97,13 @@ def read_detail(
         board: Where it keeps quality of service.
         wanted: The stream's name or id.
         listen_s: How long to listen at most.
+        where: The place that is asked, for errors.
 
     Raises:
         NoDriverError: Nobody answers.
         NoStreamError: There is no such stream.
     """
-    found = find_stream(read_streams(admin), wanted)
+    found = find_stream(read_streams(admin), wanted, where=where)
     leases = read_leases(admin, found.stream_id)
     heard = StreamHeard(found.stream_id)
     heard.attach_to(listener)
@@ -113,7 +120,8 @@ def read_detail(
     listener.listen(listen_s, until=is_told)
     if found.rate_hz is not None:
         board.suppose_rate(found.stream_id, found.rate_hz)
-    return detail(find_stream(read_streams(admin, board), str(found.stream_id)), leases, heard, board)
+    again = find_stream(read_streams(admin, board), str(found.stream_id), where=where)
+    return detail(again, leases, heard, board)
 
 
 def detail(stream: StreamRow, leases: list[LeaseRow], heard: StreamHeard, board: QosBoard) -> StreamDetail:

@@ -27,8 +27,13 @@ class _Named(Protocol):
 StreamT = TypeVar("StreamT", bound=_Named)
 
 
-def find_stream(streams: Iterable[StreamT], wanted: str) -> StreamT:
+def find_stream(streams: Iterable[StreamT], wanted: str, *, where: str | None = None) -> StreamT:
     """The stream of that name, or else of that id.
+
+    Args:
+        streams: Those that there are.
+        wanted: What a person typed.
+        where: The place that was asked, which an error names: often it is the wrong one.
 
     Raises:
         NoStreamError: There is none; the hint lists names that are nearly right.
@@ -51,7 +56,8 @@ def find_stream(streams: Iterable[StreamT], wanted: str) -> StreamT:
         for stream in known:
             if stream.stream_id == int(wanted):
                 return stream
-    raise NoStreamError(f"there is no stream {wanted!r}", hint=_hint(wanted, sorted(filter(None, by_name))))
+    hint = _hint(wanted, sorted(filter(None, by_name)))
+    raise NoStreamError(f"there is no stream {wanted!r}", where=where, hint=hint)
 
 
 def near_names(wanted: str, names: Sequence[str]) -> list[str]:

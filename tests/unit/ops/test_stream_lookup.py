@@ -55,6 +55,12 @@ def test_where_nothing_is_nothing_was_meant() -> None:
     assert refused.value.hint == "nobody has named a stream here yet"
 
 
+def test_the_error_names_the_place_that_was_asked() -> None:
+    with pytest.raises(NoStreamError) as refused:
+        find_stream(STREAMS, "zzz", where="/dev/shm/aeron-ada")
+    assert "\n   at: /dev/shm/aeron-ada\n" in str(refused.value)
+
+
 def test_near_names_are_few() -> None:
     assert len(near_names("camera", [f"camera-{n}" for n in range(50)])) == 3
     assert near_names("", ["a", "b"]) == []

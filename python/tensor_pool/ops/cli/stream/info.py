@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli.asking import listen_option, listening_client, listening_time, timeout_option
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
@@ -48,7 +49,14 @@ def info(
       tpool info 10000 --format json | jq .metadata
     """  # noqa: D301 - click's mark for text that stays as it is
     with listening_client(config, "announce", "metadata", timeout_s=timeout_s) as (admin, listener, board):
-        row = read_detail(admin, listener, board, stream, listen_s=listening_time(config, listen_s)).as_row()
+        row = read_detail(
+            admin,
+            listener,
+            board,
+            stream,
+            listen_s=listening_time(config, listen_s),
+            where=aeron_dir(config.aeron),
+        ).as_row()
     if output_format == "json":
         print_json(row)
     elif output_format == "jsonl":

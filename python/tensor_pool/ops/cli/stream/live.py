@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from tensor_pool.errors import NoStreamError, TensorPoolError
+from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.asking import open_pool
 from tensor_pool.ops.cli.options import FiniteFloat
@@ -105,7 +106,8 @@ def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[tuple
         NoStreamError: There is no such stream. A consumer by name would make one, and wait for its producer.
     """
     with open_pool(config, timeout_s=timeout_s) as pool:
-        found = find_stream(pool.streams(ended=True), stream)  # that nobody produces it is said later
+        known = pool.streams(ended=True)  # that nobody produces it is said later
+        found = find_stream(known, stream, where=aeron_dir(config.aeron))
         label = f"{found.name} ({found.stream_id})" if found.name else str(found.stream_id)
         with pool.consumer(found.stream_id, start="latest", max_outstanding_seq_gap=0) as consumer:
             yield consumer, label
