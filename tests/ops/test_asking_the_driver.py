@@ -91,6 +91,18 @@ def test_driver_status(ask: Callable, driver: ScriptedDriver) -> None:
     assert "state                   running" in ask("driver", "status").out
 
 
+def test_leases_by_the_name_of_a_stream(ask: Callable, driver: ScriptedDriver) -> None:
+    assert [row["lease_id"] for row in rows(ask("leases", "--stream", "camera-2", "--format", "json"))] == [3]
+    refused = ask("leases", "--stream", "camra-2")
+    assert refused.code == 1
+    assert refused.err.startswith("error: there is no stream 'camra-2'\n   at: /")
+
+
+def test_a_tap_takes_names_too(ask: Callable, driver: ScriptedDriver) -> None:
+    assert ask("tap", "qos", "--stream", "camera-2", "--seconds", "0.1").code == 0
+    assert "there is no stream 'nosuch'" in ask("tap", "qos", "--stream", "nosuch", "--seconds", "0.1").err
+
+
 class TestRevoke:
     def test_yes(self, ask: Callable, driver: ScriptedDriver) -> None:
         outcome = ask("revoke", "2", "--yes", "--reason", "service", "--format", "json")

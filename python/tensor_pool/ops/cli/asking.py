@@ -11,11 +11,12 @@ import msgspec
 from tensor_pool.host.aeron import connect, open_media_driver
 from tensor_pool.ops.cli.options import FiniteFloat
 from tensor_pool.ops.listening import qos_listener
+from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.pool.config import ClientSection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from tensor_pool.config import Config
@@ -30,6 +31,7 @@ __all__ = [
     "listening_client",
     "listening_time",
     "open_pool",
+    "stream_ids",
     "timeout_option",
 ]
 
@@ -104,6 +106,23 @@ def open_pool(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Pool
     settings = {"client.attach_timeout_ms": round(timeout_s * 1000)}
     with connection.connect(config=config, name="tpool", settings=settings) as pool:
         yield pool
+
+
+def stream_ids(admin: AdminClient, wanted: Iterable[int | str], *, where: str) -> list[int]:
+    """The ids of streams that are given by id or name; the driver is asked only for names.
+
+    Args:
+        admin: The connection to the driver.
+        wanted: Ids, which need not exist, and names.
+        where: The place that is asked, for errors.
+
+    Raises:
+        NoDriverError: Nobody answers.
+        NoStreamError: There is no stream of such a name.
+    """
+    wanted = list(wanted)
+    known = admin.streams() if any(isinstance(one, str) for one in wanted) else []
+    return [one if isinstance(one, int) else find_stream(known, one, where=where).stream_id for one in wanted]
 
 
 def listen_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.errors import TensorPoolError
+from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.asking import (
     admin_client,
     listen_option,
     listening_client,
     listening_time,
+    stream_ids,
     timeout_option,
 )
 from tensor_pool.ops.cli.confirming import confirmed
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import StreamIdOrName, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.watching import print_listing, watch_options
 from tensor_pool.ops.model import as_row, have_reported, read_clients, read_leases
@@ -77,23 +79,33 @@ def clients(
 
 @click.command()
 @click.option(
-    "--stream", "stream_id", type=click.IntRange(0, 2**32 - 2), metavar="ID", help="Only of this one."
+    "--stream",
+    type=StreamIdOrName(0, 2**32 - 2),
+    metavar="STREAM",
+    help="Only of this one: an id, or a name.",
 )
 @timeout_option
 @watch_options
 @format_option()
 @config_options
 def leases(
-    config: Config, output_format: OutputFormat, *, stream_id: int | None, timeout_s: float, **watching: Any
+    config: Config,
+    output_format: OutputFormat,
+    *,
+    stream: int | str | None,
+    timeout_s: float,
+    **watching: Any,
 ) -> None:
     """List the leases of the SHM driver: whose they are, and when they expire.
 
     \b
     Examples:
-      tpool leases --stream 10000
+      tpool leases --stream camera-1
       tpool leases --format jsonl | jq 'select(.keepalive_age_s > 2)'
     """  # noqa: D301 - see above
     with admin_client(config, timeout_s=timeout_s) as admin:
+        where = aeron_dir(config.aeron)
+        stream_id = None if stream is None else stream_ids(admin, [stream], where=where)[0]
         print_listing(
             lambda: [as_row(row) for row in read_leases(admin, stream_id)],
             [

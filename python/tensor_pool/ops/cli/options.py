@@ -15,7 +15,7 @@ from tensor_pool.runtime import logs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FiniteFloat", "config_options", "format_option"]
+__all__ = ["FiniteFloat", "StreamIdOrName", "config_options", "format_option"]
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
@@ -55,6 +55,31 @@ class FiniteFloat(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return float(super().convert(value, param, ctx))
+
+
+class StreamIdOrName(click.ParamType):  # type: ignore[type-arg]  # older click has none
+    """A stream's id within bounds as a number, and anything that is no number as its name.
+
+    Example:
+        >>> kind = StreamIdOrName(0, 100)
+        >>> kind.convert("17", None, None), kind.convert("camera-1", None, None)
+        (17, 'camera-1')
+        >>> kind.convert("101", None, None)
+        Traceback (most recent call last):
+        click.exceptions.BadParameter: 101 is not in the range 0<=x<=100.
+    """
+
+    name = "stream"
+
+    def __init__(self, lowest: int, highest: int) -> None:
+        self._ids = click.IntRange(lowest, highest)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """See `click.ParamType.convert`."""
+        text = str(value)
+        if text.isprintable() and not text.removeprefix("-").isdecimal() and text.strip():
+            return text
+        return int(self._ids.convert(value, param, ctx))
 
 
 class _DirectoryName(click.Path):

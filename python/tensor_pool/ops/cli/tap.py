@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, StreamIdOrName, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.ops.tap import Tap, Tapped
+    from tensor_pool.transport import Client
 
 __all__ = ["tap"]
 
@@ -42,7 +43,12 @@ _LONGEST_LINE: Final = 400
 @click.command()
 @click.argument("sources", nargs=-1, type=click.Choice(_SOURCES), metavar="[SOURCE]...")
 @click.option(
-    "--stream", "stream_ids", type=click.IntRange(0, 2**32 - 1), multiple=True, help="Only of this stream id."
+    "--stream",
+    "streams",
+    type=StreamIdOrName(0, 2**32 - 1),
+    multiple=True,
+    metavar="STREAM",
+    help="Only of this stream: an id, or a name that the SHM driver knows.",
 )
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only messages of this name.")
 @click.option(
@@ -66,7 +72,7 @@ def tap(
     output_format: OutputFormat,
     *,
     sources: tuple[str, ...],
-    stream_ids: tuple[int, ...],
+    streams: tuple[int | str, ...],
     types: tuple[str, ...],
     channel: str | None,
     aeron_stream_id: int | None,
@@ -88,6 +94,7 @@ def tap(
       tpool tap control
       tpool tap qos --stream 10000 --format jsonl | jq .fields.current_seq
       tpool tap --type ShmPoolAnnounce --type ShmAttachRequest --count 10
+      tpool tap descriptor --stream camera-1 --seconds 5
       tpool tap bridge --stream 10000 --count 100
       tpool tap bridge --channel 'aeron:udp?endpoint=10.0.0.2:20121|mtu=8192' --format jsonl
     """  # noqa: D301 - click's mark for text that stays as it is
@@ -104,17 +111,28 @@ def tap(
         places |= _chunk_places(config, channel, aeron_stream_id)
     elif channel is not None or aeron_stream_id is not None:
         raise click.UsageError("--channel and --stream-id are for the source bridge: tpool tap bridge ...")
-    only = Filter(frozenset(stream_ids), _checked_types(types))
+    wanted_types = _checked_types(types)
     external = msgspec.structs.replace(config.aeron, media_driver="external")
     open_media_driver(external).close()  # says at once when there is none, instead of waiting for one
-    with (
-        connect(config.aeron, name="tpool tap") as client,
-        Tap(client, places, only=only) as tapping,
-    ):
-        try:
-            _print(_messages(tapping, count, seconds), output_format)
-        finally:
-            _print_summary(tapping)
+    with connect(config.aeron, name="tpool tap") as client:
+        only = Filter(_ids(client, config, streams), wanted_types)
+        with Tap(client, places, only=only) as tapping:
+            try:
+                _print(_messages(tapping, count, seconds), output_format)
+            finally:
+                _print_summary(tapping)
+
+
+def _ids(client: Client, config: Config, streams: Sequence[int | str]) -> frozenset[int]:
+    """The ids of streams; a tap by id needs no SHM driver, and makes no traffic of its own."""
+    if all(isinstance(stream, int) for stream in streams):
+        return frozenset(stream for stream in streams if isinstance(stream, int))
+    from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415 - see above
+    from tensor_pool.ops.cli.asking import stream_ids  # noqa: PLC0415
+    from tensor_pool.pool.admin import AdminClient  # noqa: PLC0415
+
+    with AdminClient(client, config.streams) as admin:
+        return frozenset(stream_ids(admin, streams, where=aeron_dir(config.aeron)))
 
 
 def _chunk_places(
