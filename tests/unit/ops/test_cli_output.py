@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from tensor_pool.ops.cli.output import print_record, print_rows
@@ -68,6 +69,51 @@ def test_a_terminal_gets_a_drawn_table_and_brackets_are_no_markup(
     assert "[red]x" in text
     assert "camera-1" in text
     assert "\x1b[3" not in text  # no colour in either case, only weight
+
+
+WIDE = {
+    "stream_id": 20001,
+    "name": "depth-of-the-left-camera",
+    "producer_id": 4_294_967_295,
+    "current_seq": 123_456,
+    "why": "newest of its stream, and its process still exists",
+}
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, width: int, spare: list[str]) -> list[str]:
+    monkeypatch.setenv("TERM", "xterm-256color")  # a dumb one always has 80 columns
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    print_rows([WIDE], list(WIDE), "table", spare=spare)
+    return [line.rstrip() for line in click.unstyle(terminal.getvalue()).splitlines()]
+
+
+@pytest.mark.parametrize("width", [120, 90, 81])
+def test_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    lines = drawn(monkeypatch, width, ["producer_id"])
+    words = {word for line in lines for word in line.split()}
+
+    assert words >= {"20001", "4294967295", "PRODUCER", *WIDE["name"].split(), *WIDE["why"].split()}
+    assert max(map(len, lines)) <= width
+
+
+def test_a_narrow_terminal_does_without_some_columns_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = drawn(monkeypatch, 55, ["producer_id", "current_seq", "stream_id"])
+
+    text = " ".join(lines)
+    assert text.endswith("2 columns are left out; --format json or a wider window has all")
+    assert "20001" in text
+    assert "PRODUCER" not in text
+    assert "123456" not in text
+
+
+def test_nothing_is_left_out_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_rows([WIDE], list(WIDE), "table", spare=["producer_id"])
+
+    assert "4294967295" in capsys.readouterr().out
 
 
 def test_json_is_one_document_with_everything(capsys: pytest.CaptureFixture[str]) -> None:

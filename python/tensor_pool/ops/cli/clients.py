@@ -41,6 +41,7 @@ _CLIENT_COLUMNS: Final = (
     "drops_gap",
     "drops_late",
 )
+_SPARE: Final = ("age_s", "keepalive_age_s")
 
 
 @click.command()
@@ -74,7 +75,7 @@ def clients(
             board.expire(time.monotonic_ns())
             return [as_row(row) for row in read_clients(admin, board)]
 
-        print_listing(rows, _CLIENT_COLUMNS, output_format, pause=listener.listen, **watching)
+        print_listing(rows, _CLIENT_COLUMNS, output_format, pause=listener.listen, spare=_SPARE, **watching)
 
 
 @click.command()
@@ -119,6 +120,7 @@ def leases(
                 "expires_in_s",
             ],
             output_format,
+            spare=_SPARE,
             **watching,
         )
 

@@ -1,7 +1,7 @@
 """Printing data: tables for people, JSON for programs, the same rows in each.
 
-A table is drawn with rich on a terminal and is plain aligned text in a pipe, where nothing is cut off, so
-that ``grep`` and ``awk`` see whole values.
+A table is drawn with rich on a terminal, without what does not fit there, and is plain aligned text in a
+pipe, where nothing is left out or cut off, so that ``grep`` and ``awk`` see whole values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ OutputFormat = Literal["table", "json", "jsonl"]
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], output_format: OutputFormat
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    output_format: OutputFormat,
+    *,
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a listing.
 
@@ -29,6 +33,7 @@ def print_rows(
         rows: One mapping a row. With ``jsonl`` each is printed as it comes, so a listing may be endless.
         columns: What a table shows, in this order; JSON has everything that a row has.
         output_format: How.
+        spare: Columns that a narrow terminal does without, the least important first.
 
     Example:
         >>> print_rows([{"id": 10000, "name": "camera-1"}], ["id", "name"], "jsonl")
@@ -44,7 +49,7 @@ def print_rows(
     elif output_format == "json":
         print_json([dict(row) for row in rows])
     elif _is_terminal():
-        _print_rich_table(rows, columns)
+        _print_rich_table(rows, columns, spare)
     else:
         _print_plain_table(rows, columns)
 
@@ -92,8 +97,12 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
+def _title(column: str) -> str:
+    return column.replace("_", " ").upper()
+
+
 def _print_plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    cells = [[column.replace("_", " ").upper() for column in columns]]
+    cells = [[_title(column) for column in columns]]
     # A cell stays on its line: a value with a line break would look like another row.
     cells += [[" ".join(_cell(row.get(column)).split()) or "-" for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
@@ -102,15 +111,27 @@ def _print_plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
         click.echo("  ".join(padded).rstrip())
 
 
-def _print_rich_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _print_rich_table(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], spare: Sequence[str]
+) -> None:
     from rich.console import Console  # noqa: PLC0415 - most commands print no table, rich takes 50 ms
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.replace("_", " ").upper(), overflow="fold")
-    for row in rows:
+    from tensor_pool.ops.cli.table_fit import GAP, fit  # noqa: PLC0415 - it needs rich
+
+    console = Console(file=sys.stdout)  # honours NO_COLOR and TERM=dumb
+    cells = [{column: _cell(row.get(column)) for column in columns} for row in rows]
+    texts = {column: [_title(column), *(row[column] for row in cells)] for column in columns}
+    widths = fit(texts, spare, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column, width in widths.items():
+        table.add_column(_title(column), overflow="fold", width=width)
+    for row in cells:
         # Text, not str: brackets in values are not markup.
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
-    Console(file=sys.stdout).print(table)  # honours NO_COLOR and TERM=dumb
+        table.add_row(*(Text(row[column]) for column in widths))
+    console.print(table)
+    left_out = len(columns) - len(widths)
+    if left_out:
+        some = "1 column is" if left_out == 1 else f"{left_out} columns are"
+        console.print(Text(f"{some} left out; --format json or a wider window has all", style="dim"))

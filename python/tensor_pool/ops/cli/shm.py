@@ -41,6 +41,7 @@ _COLUMNS: Final = (
     "leases",
     "reason",
 )
+_SPARE: Final = ("pid", "pools", "slots", "activity_age_s", "leases", "epoch")
 _STALE_AFTER_S: Final = 60
 _MOST_DIGITS: Final = 10
 _MOST_PATHS: Final = 10
@@ -86,7 +87,7 @@ def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_afte
       tpool shm ls --format jsonl | jq 'select(.state == "stale") | .path'
     """  # noqa: D301 - click's mark for text that stays as it is
     found = _survey(config, offline=offline, stale_after_s=stale_after_s)
-    print_rows((msgspec.structs.asdict(item.row) for item in found), _COLUMNS, output_format)
+    print_rows((msgspec.structs.asdict(item.row) for item in found), _COLUMNS, output_format, spare=_SPARE)
 
 
 @shm.command()

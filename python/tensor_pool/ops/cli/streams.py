@@ -33,6 +33,7 @@ _COLUMNS: Final = (
     "current_seq",
     "activity_age_s",
 )
+_SPARE: Final = ("producer_id", "activity_age_s", "current_seq", "dtype")
 _WATCHED_COLUMNS: Final = (*_COLUMNS[:7], "drops", *_COLUMNS[7:])
 """What consumers have lost is only known to who listens for a while."""
 
@@ -75,7 +76,7 @@ def streams(
             return [_for_people(row) for row in found] if output_format == "table" else found
 
         columns = _columns(ended=ended, watch=watching["watch"])
-        print_listing(rows, columns, output_format, pause=listener.listen, **watching)
+        print_listing(rows, columns, output_format, pause=listener.listen, spare=_SPARE, **watching)
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,12 @@ def print_listing(
     interval: float,
     count: int | None,
     pause: Callable[[float], object] = time.sleep,
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a listing once, or again and again.
 
     On a terminal each table takes the place of the last one; in a pipe they follow each other. Rows of JSON
-    lines get the time as ``at``.
+    lines get the time as ``at``. `spare` is that of `print_rows`.
 
     Raises:
         click.UsageError: An endless JSON document is asked for.
@@ -79,7 +80,7 @@ def print_listing(
         {"id": 1}
     """
     if not watch:
-        print_rows(rows(), columns, output_format)
+        print_rows(rows(), columns, output_format, spare=spare)
         return
     if output_format == "json":
         raise click.UsageError("--watch has no end, and a JSON document must have one; take --format jsonl")
@@ -92,7 +93,7 @@ def print_listing(
         else:
             is_terminal = sys.stdout.isatty()
             click.echo(f"{_CLEAR}{at}" if is_terminal else at)
-            print_rows(found, columns, "table")
+            print_rows(found, columns, "table", spare=spare)
             click.echo()
             sys.stdout.flush()
         done += 1
