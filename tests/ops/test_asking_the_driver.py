@@ -91,6 +91,12 @@ def test_driver_status(ask: Callable, driver: ScriptedDriver) -> None:
     assert "state                   running" in ask("driver", "status").out
 
 
+def test_a_watched_json_document_ends_with_its_count(ask: Callable, driver: ScriptedDriver) -> None:
+    found = rows(ask("streams", "--watch", "--count", "2", "--interval", "0.1", "--format", "json"))
+    assert [row["name"] for row in found] == ["camera-1", "camera-2"] * 2
+    assert len({row["at"] for row in found}) == 2
+
+
 def test_leases_by_the_name_of_a_stream(ask: Callable, driver: ScriptedDriver) -> None:
     assert [row["lease_id"] for row in rows(ask("leases", "--stream", "camera-2", "--format", "json"))] == [3]
     refused = ask("leases", "--stream", "camra-2")

@@ -58,6 +58,21 @@ def test_numbers_that_are_none_are_wrong_usage(tpool, option: tuple[str, ...], v
     assert f"'{value}' is not a finite number" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("streams", "--count", "3"), "--count is for --watch"),
+        (("counters", "--interval", "1"), "--interval is for --watch"),
+        (("leases", "--watch", "--format", "json"), "a JSON document must have one; add --count"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(tpool, arguments: tuple[str, ...], text: str) -> None:
+    outcome = tpool(*arguments)
+
+    assert outcome.code == 2
+    assert text in outcome.err
+
+
 def test_no_command_takes_such_numbers() -> None:
     def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Parameter]]:
         yield from ((f"{path} {option.name}", option) for option in command.params)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from tensor_pool.ops.cli.options import FiniteFloat
-from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,8 @@ _CLEAR = "\033[H\033[2J"
 
 def watch_options(command: CommandT) -> CommandT:
     """Add ``--watch``, ``--interval`` and ``--count`` to a command, for `print_listing`.
+
+    What can't go together is refused before the command connects to anything.
 
     Example:
         >>> @click.command
@@ -49,11 +53,33 @@ def watch_options(command: CommandT) -> CommandT:
             metavar="SECONDS",
             help="With --watch: how often.",
         ),
-        click.option("--watch", is_flag=True, help="Print it again and again; JSON lines say when."),
+        click.option("--watch", is_flag=True, help="Print it again and again; JSON says when."),
     )
+    checked = _checking(command)
     for option in options:
-        command = option(command)
-    return command
+        checked = option(checked)
+    return checked
+
+
+def _checking(command: CommandT) -> CommandT:
+    @functools.wraps(command)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        _check(click.get_current_context(), options)
+        return command(*arguments, **options)
+
+    return cast("CommandT", checked)
+
+
+def _check(ctx: click.Context, options: Mapping[str, Any]) -> None:
+    if options["watch"]:
+        if options.get("output_format") == "json" and options["count"] is None:
+            raise click.UsageError(
+                "--watch has no end, and a JSON document must have one; add --count, or take --format jsonl"
+            )
+        return
+    for name in ("interval", "count"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is for --watch, which is not given")
 
 
 def print_listing(
@@ -70,10 +96,7 @@ def print_listing(
     """Print a listing once, or again and again.
 
     On a terminal each table takes the place of the last one; in a pipe they follow each other. Rows of JSON
-    lines get the time as ``at``. `spare` is that of `print_rows`.
-
-    Raises:
-        click.UsageError: An endless JSON document is asked for.
+    get the time as ``at``; a JSON document is printed at the end. `spare` is that of `print_rows`.
 
     Example:
         >>> print_listing(lambda: [{"id": 1}], ["id"], "jsonl", watch=False, interval=1, count=None)
@@ -82,14 +105,15 @@ def print_listing(
     if not watch:
         print_rows(rows(), columns, output_format, spare=spare)
         return
-    if output_format == "json":
-        raise click.UsageError("--watch has no end, and a JSON document must have one; take --format jsonl")
     done = 0
+    document: list[dict[str, Any]] = []
     while True:
         at = datetime.now().astimezone().isoformat(timespec="milliseconds")
         found = rows()
         if output_format == "jsonl":
             print_rows(({"at": at, **row} for row in found), columns, "jsonl")
+        elif output_format == "json":
+            document += ({"at": at, **row} for row in found)
         else:
             is_terminal = sys.stdout.isatty()
             click.echo(f"{_CLEAR}{at}" if is_terminal else at)
@@ -98,5 +122,7 @@ def print_listing(
             sys.stdout.flush()
         done += 1
         if done == count:
-            return
+            break
         pause(interval)
+    if output_format == "json":
+        print_json(document)
