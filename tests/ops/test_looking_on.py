@@ -157,7 +157,7 @@ class TestTap:
     @pytest.mark.parametrize(
         ("arguments", "word"),
         [
-            (["--type", "QosProduser"], "did you mean QosProducer?"),
+            (["--type", "QosProduser"], "did you mean QosProducer"),
             (["--format", "json"], "--count or --seconds"),
             (["nothing"], "nothing"),
         ],

@@ -229,10 +229,11 @@ def known_types(names: Iterable[str], known: Iterable[str]) -> frozenset[str]:
     """Names of messages in lower case.
 
     Raises:
-        KeyError: There is no such message.
+        KeyError: There is no such message; holds the name as it was given.
     """
     by_lower = {name.lower() for name in known}
-    wanted = frozenset(name.lower() for name in names)
-    for name in wanted - by_lower:
-        raise KeyError(name)
-    return wanted
+    wanted = list(names)
+    for name in wanted:
+        if name.lower() not in by_lower:
+            raise KeyError(name)
+    return frozenset(name.lower() for name in wanted)

@@ -64,6 +64,8 @@ def test_numbers_that_are_none_are_wrong_usage(tpool, option: tuple[str, ...], v
         (("streams", "--count", "3"), "--count is for --watch"),
         (("counters", "--interval", "1"), "--interval is for --watch"),
         (("leases", "--watch", "--format", "json"), "a JSON document must have one; add --count"),
+        (("tap", "--type", "Nope"), "there is no message 'Nope'"),
+        (("tap", "--type", "QosProd"), "there is no message 'QosProd'; did you mean QosProducer"),
     ],
 )
 def test_what_does_not_go_together_is_wrong_usage(tpool, arguments: tuple[str, ...], text: str) -> None:

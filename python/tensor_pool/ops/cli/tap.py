@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import time
 from datetime import UTC, datetime
@@ -230,16 +229,16 @@ def _time(tapped: Tapped) -> str:
 
 def _checked_types(types: tuple[str, ...]) -> frozenset[str]:
     from tensor_pool import wire  # noqa: PLC0415 - see above
+    from tensor_pool.ops.stream_lookup import near_names  # noqa: PLC0415
     from tensor_pool.ops.tap import known_types  # noqa: PLC0415
 
     known = {layout.name for kind in wire.message_types() for layout in wire.message_layouts(kind)}
     try:
         return known_types(types, known)
     except KeyError as e:
-        lower = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(e.args[0], lower, n=1)
-        hint = f"; did you mean {lower[near[0]]}?" if near else ""
-        raise click.UsageError(f"there is no message {e.args[0]}{hint}") from None
+        near = near_names(e.args[0], sorted(known))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise click.UsageError(f"there is no message {e.args[0]!r}{hint}") from None
 
 
 def _print_summary(tapping: Tap) -> None:
