@@ -144,6 +144,22 @@ class TestVerify:
         assert outcome.code == 1
         assert json.loads(outcome.out)["what"] == "has no payload pool"
 
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            (bytes(64), "must begin with the number 0x544f504c53484d31, and begins with 0x0"),
+            (bytes(7), "must begin with a superblock of 64 bytes, and has only 7 bytes"),
+        ],
+    )
+    def test_it_says_what_must_be_and_what_is(
+        self, tpool: Callable, base: Path, content: bytes, what: str
+    ) -> None:
+        directory = make_epoch(base, 10000, 7)
+        (directory / "header.ring").write_bytes(content)
+        outcome = tpool("shm", "verify", str(directory), *places(base), "--format", "json")
+
+        assert [flaw["what"] for flaw in json.loads(outcome.out)] == [what]
+
 
 class TestGc:
     def test_a_dry_run_removes_nothing(self, tpool: Callable, base: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool.errors import MalformedMessageError, RegionError
-from tensor_pool.wire.shm import SUPERBLOCK_BYTES, ShmRegionSuperblock, decode_superblock
+from tensor_pool.wire.shm import MAGIC, SUPERBLOCK_BYTES, ShmRegionSuperblock, decode_superblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -206,11 +206,12 @@ def read_region(path: Path) -> Region:
         return Region(name=path.name, path=str(path), flaw=f"can't be read: {e.strerror}")
     finally:
         os.close(descriptor)
-    superblock, flaw = None, None
-    try:
-        superblock = decode_superblock(start)
-    except MalformedMessageError as e:
-        flaw = e.message
+    superblock, flaw = None, _start_flaw(start)
+    if flaw is None:
+        try:
+            superblock = decode_superblock(start)
+        except MalformedMessageError as e:
+            flaw = e.message
     return Region(
         name=path.name,
         path=str(path),
@@ -221,3 +222,11 @@ def read_region(path: Path) -> Region:
         superblock=superblock,
         flaw=flaw,
     )
+
+
+def _start_flaw(start: bytes) -> str | None:
+    """What is wrong with the first bytes of a file, told as what must be there and what is."""
+    if len(start) < SUPERBLOCK_BYTES:
+        return f"must begin with a superblock of {SUPERBLOCK_BYTES} bytes, and has only {len(start)} bytes"
+    magic = int.from_bytes(start[:8], "little")
+    return None if magic == MAGIC else f"must begin with the number {MAGIC:#x}, and begins with {magic:#x}"
