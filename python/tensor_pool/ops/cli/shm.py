@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from tensor_pool.errors import ConfigError, RegionError
+from tensor_pool.errors import RegionError
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.confirming import confirmed
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
+from tensor_pool.ops.cli.shm_place import find_place
 from tensor_pool.ops.doctor.finding import human_bytes
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.ops.shm.collect import Served
-    from tensor_pool.ops.shm.regions import EpochFolder
     from tensor_pool.ops.shm.survey import Surveyed
 
 __all__ = ["shm"]
@@ -43,9 +41,6 @@ _COLUMNS: Final = (
 )
 _SPARE: Final = ("pid", "pools", "slots", "activity_age_s", "leases", "epoch")
 _STALE_AFTER_S: Final = 60
-_MOST_DIGITS: Final = 10
-_MOST_PATHS: Final = 10
-"""Paths that one message names."""
 
 
 @click.group()
@@ -108,7 +103,7 @@ def inspect(config: Config, output_format: OutputFormat, place: str, width: int)
     """  # noqa: D301 - see above
     from tensor_pool.ops.shm.ring_view import LEGEND, view_ring  # noqa: PLC0415 - help needs none of it
 
-    folder = _one(config, place)
+    folder = find_place(config, place)
     if folder.ring is None or folder.superblock is None:
         why = folder.flaw or (folder.ring.flaw if folder.ring else None)
         raise RegionError(
@@ -151,7 +146,7 @@ def verify(ctx: click.Context, config: Config, output_format: OutputFormat, plac
     from tensor_pool.ops.shm.regions import find_epochs  # noqa: PLC0415 - see above
     from tensor_pool.ops.shm.verify import verify_epoch  # noqa: PLC0415
 
-    folders = [_one(config, place) for place in places] or list(find_epochs(config.shm.base_dirs))
+    folders = [find_place(config, place) for place in places] or list(find_epochs(config.shm.base_dirs))
     flaws = [flaw for folder in folders for flaw in verify_epoch(folder)]
     if flaws or output_format != "table":
         rows = (msgspec.structs.asdict(flaw) for flaw in flaws)
@@ -242,66 +237,6 @@ def _survey(config: Config, *, offline: bool, stale_after_s: int) -> list[Survey
 
     served: Served = collect.Served() if offline else survey.ask_driver(config)
     return survey.survey(config.shm.base_dirs, survey.this_moment(stale_after_s=stale_after_s), served)
-
-
-def _one(config: Config, place: str) -> EpochFolder:
-    """The epoch in a directory, or the newest of a stream."""
-    from tensor_pool.ops.shm.regions import find_epochs, read_epoch  # noqa: PLC0415 - see above
-
-    if not _is_id(place):
-        if os.sep not in place and not Path(place).exists():
-            raise ConfigError(
-                f"{place!r} is neither a stream id nor the directory of an epoch",
-                hint="`tpool streams` lists the ids of names, `tpool shm ls --format json` the directories",
-            )
-        return read_epoch(Path(place))
-    found = [folder for folder in find_epochs(config.shm.base_dirs) if folder.stream_id == int(place)]
-    if not found:
-        raise RegionError(
-            f"stream {place} has no epoch below {', '.join(config.shm.base_dirs)}",
-            hint="`tpool shm ls` lists what there is",
-        )
-    return _newest(found, _namespace_directory(config))
-
-
-def _is_id(place: str) -> bool:
-    return place.isascii() and place.isdecimal() and len(place) <= _MOST_DIGITS
-
-
-def _namespace_directory(config: Config) -> str:
-    from tensor_pool.driver.config import DriverSection  # noqa: PLC0415 - see above
-    from tensor_pool.driver.files import namespace_directory  # noqa: PLC0415
-
-    return str(namespace_directory(config.shm, config[DriverSection].instance_id))
-
-
-def _newest(found: Sequence[EpochFolder], ours: str) -> EpochFolder:
-    """The newest epoch of one stream: of the configured driver's, and else of whose it can only be.
-
-    Every driver counts its streams from the same number, so that the same id elsewhere is another stream.
-
-    Raises:
-        ConfigError: Several other drivers have a stream of that id.
-    """
-    by_place: dict[str, list[EpochFolder]] = {}
-    for folder in found:
-        by_place.setdefault(str(Path(folder.path).parents[1]), []).append(folder)
-    newest = {place: max(folders, key=lambda folder: folder.epoch) for place, folders in by_place.items()}
-    if ours in newest:
-        return newest[ours]
-    if len(newest) > 1:
-        paths = [folder.path for folder in newest.values()]
-        raise ConfigError(
-            f"stream {found[0].stream_id} is not in {ours}, and {len(paths)} other places have one: "
-            + _few(paths),
-            hint="give the path of the one that is meant",
-        )
-    return next(iter(newest.values()))
-
-
-def _few(paths: Sequence[str]) -> str:
-    more = len(paths) - _MOST_PATHS
-    return ", ".join(paths[:_MOST_PATHS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _pool_facts(pool: Any) -> dict[str, Any]:
