@@ -72,14 +72,18 @@ def _checking(command: CommandT) -> CommandT:
 
 def _check(ctx: click.Context, options: Mapping[str, Any]) -> None:
     if options["watch"]:
-        if options.get("output_format") == "json" and options["count"] is None:
-            raise click.UsageError(
-                "--watch has no end, and a JSON document must have one; add --count, or take --format jsonl"
-            )
+        _check_end(options.get("output_format"), options["count"])
         return
     for name in ("interval", "count"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is for --watch, which is not given")
+
+
+def _check_end(output_format: OutputFormat | None, count: int | None) -> None:
+    if output_format == "json" and count is None:
+        raise click.UsageError(
+            "--watch has no end, and a JSON document must have one; add --count, or take --format jsonl"
+        )
 
 
 def print_listing(
@@ -98,6 +102,9 @@ def print_listing(
     On a terminal each table takes the place of the last one; in a pipe they follow each other. Rows of JSON
     get the time as ``at``; a JSON document is printed at the end. `spare` is that of `print_rows`.
 
+    Raises:
+        click.UsageError: An endless JSON document is asked for.
+
     Example:
         >>> print_listing(lambda: [{"id": 1}], ["id"], "jsonl", watch=False, interval=1, count=None)
         {"id": 1}
@@ -105,6 +112,7 @@ def print_listing(
     if not watch:
         print_rows(rows(), columns, output_format, spare=spare)
         return
+    _check_end(output_format, count)
     done = 0
     document: list[dict[str, Any]] = []
     while True:
