@@ -103,7 +103,12 @@ class TestWatching:
 
     def test_an_endless_document_is_refused(self) -> None:
         with pytest.raises(click.UsageError, match="jsonl"):
-            self.listing("json")()
+            self.listing("json", count=None)()
+
+    def test_a_document_with_an_end_has_all_rows(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.listing("json", pause=lambda _: None)()
+
+        assert [row["n"] for row in json.loads(capsys.readouterr().out)] == [0, 1, 2]
 
     def test_once_is_the_default(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.listing("json", watch=False)()
