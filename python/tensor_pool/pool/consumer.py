@@ -299,9 +299,10 @@ class Consumer(_native.FrameReceiver, Closing):
         ordinal = private.log.ordinal(epoch, seq)
         last_seq = -1 if self._last_described is None else self._last_described[2]
         if self._session.pace.mode is Mode.STREAM:
-            self._session.passed_by += seq - last_seq - 1  # also those whose descriptor was lost on its way
+            # Also those whose descriptor was lost on its way.
+            self._session.streams.passed_by += seq - last_seq - 1
         elif ordinal is not None and self._last_ordinal is not None:
-            self._session.passed_by += max(0, ordinal - self._last_ordinal - 1)
+            self._session.streams.passed_by += max(0, ordinal - self._last_ordinal - 1)
         self._last_ordinal = ordinal
 
     def _next_described(self, reader: _native.RingReader, private: PrivateDescriptors) -> int | None:

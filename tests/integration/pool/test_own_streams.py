@@ -165,6 +165,18 @@ def has_own_stream(inp):
     return inp.session.streams.private is not None
 
 
+@contextmanager
+def own_stream(pool, name, *, slots, **options):
+    """A producer, and a consumer that it feeds a stream of its own."""
+    with (
+        pool.producer(name, max_bytes=64, slots=slots) as out,
+        pool.consumer(name, own_stream=True, wait_s=5, **options) as inp,
+    ):
+        wait_until(lambda: has_own_stream(inp))
+        wait_until(lambda: feeds_privately(out))
+        yield out, inp
+
+
 class TestBeforeItBegins:
     """A producer has to be asked for the stream; the ring is there at once."""
 
@@ -213,12 +225,7 @@ class TestBeforeItBegins:
 class TestTooLate:
     @pytest.mark.parametrize("options", [{}, LIMITED], ids=["all", "limited"])
     def test_what_is_forgotten_before_it_is_read_is_counted(self, pool, name, options):
-        with (
-            pool.producer(name, max_bytes=64, slots=16) as out,
-            pool.consumer(name, own_stream=True, wait_s=5, **options) as inp,
-        ):
-            wait_until(lambda: has_own_stream(inp))
-            wait_until(lambda: feeds_privately(out))
+        with own_stream(pool, name, slots=16, **options) as (out, inp):
             log = inp.session.streams.private.log
             for count in (3, 100, 1, 50):
                 for _ in range(count):
@@ -233,12 +240,7 @@ class TestTooLate:
 
     @pytest.mark.parametrize("options", [{}, LIMITED], ids=["all", "limited"])
     def test_latest_is_the_newest_and_nothing_is_lost_by_it(self, pool, name, options):
-        with (
-            pool.producer(name, max_bytes=64, slots=64) as out,
-            pool.consumer(name, own_stream=True, wait_s=5, **options) as inp,
-        ):
-            wait_until(lambda: has_own_stream(inp))
-            wait_until(lambda: feeds_privately(out))
+        with own_stream(pool, name, slots=64, **options) as (out, inp):
             out.publish(FRAME)
             assert wait_until(inp.poll).seq == 0
             for _ in range(20):

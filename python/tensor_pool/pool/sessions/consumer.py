@@ -96,8 +96,6 @@ class ConsumerSession(StreamSession):
         self._mapping: MappingState | None = None
         self._ids = IdCollision(0, context.agent.client_id())
         self._former = FormerRings()
-        self.passed_by = 0
-        """Frames on a stream of its own that were forgotten before they were read; user threads count."""
         now_ns = context.agent.clock.monotonic_ns()
         interval_ns = context.section.hello_interval_ns
         self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
@@ -467,7 +465,7 @@ class ConsumerSession(StreamSession):
         """Frames that were neither described nor found [WIRE-10.4.1-2]."""
         reader = self.reader
         in_ring = self._former.gaps + (0 if reader is None else reader.gaps)
-        return in_ring + self.inlet.skipped + self.passed_by
+        return in_ring + self.inlet.skipped + self.streams.passed_by
 
     @property
     def drops_late(self) -> int:

@@ -35,6 +35,8 @@ class ConsumerStreams(Closing):
         """What the shared descriptor stream says of the stream."""
         self.private: PrivateDescriptors | None = None
         """Set while the producer chooses what this consumer gets; read by user threads."""
+        self.passed_by = 0
+        """Frames that were chosen, and forgotten before they were read; user threads count."""
         self._context = context
         self._options = options
         self._address: _native.RingAddress | None = None
