@@ -11,7 +11,7 @@ from results import Results, progress
 from tensor_pool.testing import Cluster, measure_stuck_consumers
 
 SECONDS = 10.0
-ROUNDS = 3
+ROUNDS = 5
 
 
 def main() -> int:
