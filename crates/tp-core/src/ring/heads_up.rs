@@ -11,6 +11,11 @@ use crate::seqlock::Commit;
 
 /// A frame that needs longer than this from its early ring to its commit is not rung for early.
 const QUICK_NS: u64 = 50_000;
+/// A ring that takes longer than this gave the core away to who was woken by it. On a core that both share an early ring
+/// only makes the writer wait until the reader has seen that there is nothing yet.
+const INTERRUPTED_NS: u64 = 12_000;
+/// So many frames are then not rung for early. After that it is tried again: the two may be apart by now.
+const RESPITE: u32 = 64;
 /// So long a reader that was woken waits for the frame that is being written.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// Of a frame that is copied, the rest that is copied while readers wake up.
@@ -29,12 +34,14 @@ pub(super) struct HeadsUp {
     /// When an early ring would have helped the frame that is being filled.
     at_ns: u64,
     woken_early: usize,
+    /// Frames that are not rung for early, whatever else speaks for it.
+    respite: u32,
 }
 
 impl Default for HeadsUp {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { most_readers: cores - 1, sleepers: 0, was_quick: false, at_ns: 0, woken_early: 0 }
+        Self { most_readers: cores - 1, sleepers: 0, was_quick: false, at_ns: 0, woken_early: 0, respite: 0 }
     }
 }
 
@@ -47,12 +54,16 @@ impl HeadsUp {
     /// A frame will soon be complete: is it worth a ring?
     pub(super) fn is_worth_a_ring(&mut self, now_ns: u64) -> bool {
         (self.at_ns, self.woken_early) = (now_ns, 0);
-        self.was_quick && self.sleepers <= self.most_readers
+        self.respite = self.respite.saturating_sub(1);
+        self.was_quick && self.sleepers <= self.most_readers && self.respite == 0
     }
 
-    /// The early ring woke so many.
-    pub(super) fn rang(&mut self, woken: usize) {
+    /// The early ring woke so many, and was over at `now_ns`.
+    pub(super) fn rang(&mut self, woken: usize, now_ns: u64) {
         self.woken_early = woken;
+        if woken > 0 && now_ns.saturating_sub(self.at_ns) > INTERRUPTED_NS {
+            self.respite = RESPITE;
+        }
     }
 
     /// The frame is complete and was rung for.
@@ -99,13 +110,14 @@ mod tests {
 
     const QUICK: u64 = 20_000;
     const SLOW: u64 = QUICK_NS + 1;
+    const RING: u64 = 3_000;
 
     /// One frame: was it rung for early? `sleepers` are woken by whichever ring comes first.
     fn frame(heads_up: &mut HeadsUp, now_ns: &mut u64, fill_ns: u64, sleepers: usize) -> bool {
         *now_ns += 1_000_000;
         let early = heads_up.matters() && heads_up.is_worth_a_ring(*now_ns);
         if early {
-            heads_up.rang(sleepers);
+            heads_up.rang(sleepers, *now_ns + RING);
         }
         heads_up.finished(*now_ns + fill_ns, if early { 0 } else { sleepers });
         early
@@ -130,9 +142,25 @@ mod tests {
     fn who_falls_asleep_again_counts_once() {
         let mut heads_up = HeadsUp { most_readers: 1, sleepers: 1, was_quick: true, ..HeadsUp::default() };
         assert!(heads_up.is_worth_a_ring(1_000));
-        heads_up.rang(1);
+        heads_up.rang(1, 1_000 + RING);
         heads_up.finished(1_000 + QUICK, 1);
         assert!(heads_up.is_worth_a_ring(2_000));
+    }
+
+    #[test]
+    fn a_reader_on_the_same_core_is_left_to_sleep_for_a_while() {
+        let awaited = || HeadsUp { most_readers: 1, sleepers: 1, was_quick: true, ..HeadsUp::default() };
+        let rung_after = |woken, ring_ns: u64| {
+            let mut heads_up = awaited();
+            assert!(heads_up.is_worth_a_ring(1_000));
+            heads_up.rang(woken, 1_000 + ring_ns);
+            heads_up.finished(1_000 + QUICK, 1);
+            let mut now_ns = 1_000_000;
+            (1..).find(|_| frame(&mut heads_up, &mut now_ns, QUICK, 1)).unwrap()
+        };
+        assert_eq!(rung_after(1, RING), 1, "it woke on another core");
+        assert_eq!(rung_after(1, INTERRUPTED_NS + 1), RESPITE, "it ran in the writer's place");
+        assert_eq!(rung_after(0, INTERRUPTED_NS + 1), 1, "nobody woke: the writer was held up by others");
     }
 
     #[test]

@@ -360,7 +360,7 @@ impl RingWriter {
         if self.heads_up.is_worth_a_ring(now_ns) {
             Doorbell::of(&self.header).raise(now_ns);
             let woken = self.crowd.wake_all();
-            self.heads_up.rang(woken);
+            self.heads_up.rang(woken, monotonic_ns());
         }
     }
 }

@@ -221,9 +221,9 @@ impl RingWriter {
         let bytes = layout.tensor.extent_bytes();
         self.check_size(py, bytes)?;
         let (claim, memory) = self.publisher.with(py, |publisher| {
-            // Whoever sleeps wakes up while the slot is filled.
-            publisher.ring.ring_ahead();
             let claim = publisher.ring.claim(bytes, seq)?;
+            // Whoever sleeps wakes up while the slot is filled; it must see that by then.
+            publisher.ring.ring_ahead();
             Ok((claim, publisher.pools[claim.pool].clone_ref(py)))
         })?;
         Ok(Claim::new(self.publisher.clone(), self.owner, claim, layout, frame, memory))
