@@ -6,9 +6,9 @@
 //! enough for that; this finds out, and says when to get up.
 
 /// The longest look at a stretch. It takes a core, even if it gives it away to whoever needs it.
-const LONGEST_LOOK_NS: u64 = 200_000;
+const LONGEST_LOOK_NS: u64 = 300_000;
 /// The part of the time between two frames that may be spent looking.
-const LARGEST_SHARE: u64 = 8;
+const LARGEST_SHARE: u64 = 6;
 /// Looking ends so long after the frame was due at the earliest: asleep and awake its time is measured a little differently.
 const SLACK_NS: u64 = 10_000;
 /// A frame that is further off than this part of the period is not the one that was expected.
