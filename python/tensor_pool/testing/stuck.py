@@ -43,7 +43,7 @@ _PRODUCER: Final = """
 _CONSUMER: Final = """
     import array, json, threading
     inp = pool.consumer({stream!r}, max_outstanding_seq_gap=0, wait_s=10)
-    # Not a growing list of tuples: Python would search it for cycles, 30 ms at a time, in all readers at once.
+    # Not a growing list of tuples: Python would search it for cycles, all readers at once, 30 ms long.
     times, numbers = array.array("d"), array.array("q")
 
     def answer():

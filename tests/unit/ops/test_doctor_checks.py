@@ -202,12 +202,24 @@ def test_unknown_facts_are_no_problem() -> None:
         ),
         clocks=Clocks(source=None, synchronised=None, max_error_ms=None),
         kernel=Kernel(openat2=None, futex_waitv=None),
-        hugepages=Hugepages(transparent_shmem=None),
         cpus=Cpus(governor=None),
         aeron=msgspec.structs.replace(ALIVE, version=None, timer_interval_ms=None),
     )
 
     assert {finding.status for finding in examine(vague)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("option", "has_tip"),
+    [("rw", True), ("huge=advise", True), ("huge=within_size", False), ("huge=always", False)],
+)
+def test_transparent_huge_pages_are_a_matter_of_the_mount(option: str, *, has_tip: bool) -> None:
+    memory = SharedMemory(mount_options=("rw", option))
+    machine = msgspec.structs.replace(HEALTHY, shared_memory=memory)
+    (found,) = [each for each in examine(machine) if each.check == "huge pages"]
+
+    assert found.status == "ok"
+    assert ("remount,huge=within_size /dev/shm" in (found.advice or "")) == has_tip
 
 
 def test_a_file_system_of_huge_pages_is_as_large_as_their_number() -> None:

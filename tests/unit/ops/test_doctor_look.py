@@ -52,11 +52,10 @@ def test_no_mounts_are_unknown() -> None:
 def test_hugepages(tmp_path: Path) -> None:
     write(tmp_path, "proc/meminfo", "HugePages_Total:  16\nHugePages_Free:  4\nHugepagesize:  2048 kB\nbad\n")
     write(tmp_path, "proc/self/mounts", MOUNTS)
-    write(tmp_path, "sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size [advise] never\n")
     found = look.read_hugepages(tmp_path)
 
     assert (found.configured, found.free, found.page_bytes) == (16, 4, 2 << 20)
-    assert (found.mounts, found.transparent_shmem) == (("/dev/hugepages",), "advise")
+    assert found.mounts == ("/dev/hugepages",)
 
 
 def test_clocks(tmp_path: Path) -> None:

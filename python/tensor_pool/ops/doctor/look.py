@@ -141,7 +141,7 @@ def _limit(value: int) -> int | None:
 
 
 def read_hugepages(root: Path = _ROOT) -> Hugepages:
-    """Huge pages of the usual size, and the mode of transparent ones."""
+    """Huge pages of the usual size."""
     fields = {}
     for line in _text(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
@@ -149,13 +149,11 @@ def read_hugepages(root: Path = _ROOT) -> Hugepages:
         if number and number[0].isdigit():
             fields[name] = int(number[0])
     mounts = (line.split() for line in _text(root / "proc/self/mounts").splitlines())
-    chosen = _text(root / "sys/kernel/mm/transparent_hugepage/shmem_enabled")
     return Hugepages(
         configured=fields.get("HugePages_Total", 0),
         free=fields.get("HugePages_Free", 0),
         page_bytes=fields.get("Hugepagesize", 2048) * 1024,
         mounts=tuple(mount[1] for mount in mounts if len(mount) > 2 and mount[2] == "hugetlbfs"),
-        transparent_shmem=chosen.partition("[")[2].partition("]")[0] or None,
     )
 
 

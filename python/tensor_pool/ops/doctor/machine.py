@@ -45,6 +45,12 @@ class SharedMemory(_Facts, frozen=True):
     total_bytes: int = 8 * GIB
     free_bytes: int = 7 * GIB
 
+    @property
+    def transparent_hugepages(self) -> str:
+        """When the file system uses them by itself. The kernel's own setting is not for mounted ones."""
+        options = (option.partition("=") for option in self.mount_options)
+        return next((value for name, _, value in options if name == "huge"), "never")
+
 
 class Limits(_Facts, frozen=True):
     """What this process may use; None stands for no limit."""
@@ -59,13 +65,12 @@ class Limits(_Facts, frozen=True):
 
 
 class Hugepages(_Facts, frozen=True):
-    """Explicit huge pages, and whether ordinary shared memory may get transparent ones."""
+    """Explicit huge pages."""
 
     configured: int = 0
     free: int = 0
     page_bytes: int = 2 << 20
     mounts: tuple[str, ...] = ()
-    transparent_shmem: str | None = "advise"
 
 
 class Aeron(_Facts, frozen=True):

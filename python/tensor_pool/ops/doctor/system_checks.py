@@ -180,14 +180,13 @@ def check_hugepages(machine: Machine) -> Finding:
         )
     if huge.configured:
         return fine(name, f"{huge.free} of {huge.configured} of {size} free, at {', '.join(huge.mounts)}")
-    shmem = huge.transparent_shmem
-    if shmem in {None, "never", "deny"}:
-        return fine(
-            name,
-            f"none configured; transparent ones for shared memory: {shmem or 'not supported'}",
-            "for large frames: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        )
-    return fine(name, f"none configured; transparent ones for shared memory: {shmem}")
+    memory = machine.shared_memory
+    transparent = memory.transparent_hugepages
+    found = f"none configured; transparent ones at {memory.path}: {transparent}"
+    if memory.file_system == "tmpfs" and transparent in {"never", "advise"}:
+        # Memory is set aside before anybody maps it and could give advice.
+        return fine(name, found, f"for large frames: mount -o remount,huge=within_size {memory.path}")
+    return fine(name, found)
 
 
 def check_clock_source(machine: Machine) -> Finding:
