@@ -50,6 +50,8 @@ _SIGNS_OF_LIFE: Final = (
 )
 """What comes all the time and can wait until somebody asks for something."""
 _LOOKS_A_KEEPALIVE: Final = 4
+_LONGEST_PAUSE_MS: Final = 20
+"""While nobody asks for anything: waking up is most of what an idle driver costs."""
 _MORE_REQUESTS_MS: Final = 50
 """After a request the driver looks for the next without growing pauses for so long."""
 
@@ -109,7 +111,12 @@ class Driver(Closing):
             # Received on a native thread: an embedded driver shares the interpreter with a program that may
             # keep it busy for seconds, and the clients of others must not pay for that (pitfall 36).
             bell = drain = self._own.enter_context(
-                Drain(connection, name="tp-driver-drain", shortest_pause_ms=0.5)
+                Drain(
+                    connection,
+                    name="tp-driver-drain",
+                    shortest_pause_ms=0.5,
+                    longest_pause_ms=_LONGEST_PAUSE_MS,
+                )
             )
             client = drain.client
             # Hundreds of streams are alive without waking the driver for each of them.
