@@ -99,6 +99,8 @@ pub struct Cursor {
     gaps: u64,
     /// How many frames had been overwritten while they were read when this was last asked.
     overwritten: u64,
+    /// How many more polls, lately, found that out about the frame before than did not.
+    in_vain: u32,
 }
 
 impl Cursor {
@@ -151,8 +153,11 @@ impl Cursor {
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
         let overwritten = drops.get(DropReason::ChangedWhileReading);
-        if overwritten != self.overwritten {
+        if overwritten == self.overwritten {
+            self.in_vain = self.in_vain.saturating_sub(1);
+        } else {
             self.overwritten = overwritten;
+            self.in_vain = (self.in_vain + 1).min(u32::BITS);
             self.get_ahead(source);
         }
         let mut searches_left = SEARCHES;
@@ -228,9 +233,11 @@ impl Cursor {
         }
     }
 
-    /// A frame that will be there for a while: the older half of the ring is left to the writer.
+    /// A frame that will be there for a while: the older half of the ring is left to the writer. More of it where that
+    /// was too little before, or who reads slowly would lose one frame after the other.
     fn likely_to_stay<S: Source>(&self, source: &S) -> Option<u64> {
-        source.newest().map(|newest| newest.saturating_sub(source.nslots() / 2))
+        let behind = (source.nslots() / 2) >> self.in_vain.saturating_sub(1);
+        source.newest().map(|newest| newest.saturating_sub(behind))
     }
 
     /// The writer has lapped us. False when nothing is committed further ahead.

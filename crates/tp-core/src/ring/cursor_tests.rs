@@ -70,6 +70,26 @@ fn a_cursor_gets_ahead_of_a_writer_that_overwrote_what_was_read() {
     assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![9], 3));
 }
 
+/// While it reads one frame seven of eight are written: only the newest can be read whole.
+#[test]
+fn a_slow_reader_goes_nearer_to_the_newest_until_a_frame_stays() {
+    let r = ring(8, &[64]);
+    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
+    let mut cursor = Cursor::default();
+    let mut behind = || {
+        let newest = (0..7).map(|_| publish(&mut writer, &[1])).last().unwrap();
+        let Polled::Frame(frame) = cursor.poll(&reader, &drops) else { panic!("nothing there") };
+        let behind = newest - frame.record().seq;
+        if behind > 0 {
+            drops.count(DropReason::ChangedWhileReading);
+        }
+        behind
+    };
+    let taken: Vec<_> = (0..9).map(|_| behind()).collect();
+    // Then every second one: the frame that follows is as old as the first was.
+    assert_eq!(taken, [6, 4, 2, 1, 0, 6, 0, 6, 0]);
+}
+
 #[test]
 fn looking_for_a_frame_takes_and_counts_nothing() {
     let r = ring(8, &[64]);
