@@ -15,7 +15,7 @@ from results import KIB, MIB, Results, label, progress
 
 RATES_HZ = [200.0, 1000.0]
 """As cameras come, and as instruments do. Between frames the caches go cold, the more so the fewer come."""
-ROUNDS = 4
+ROUNDS = 6
 SIZES = [64 * KIB, 640 * KIB, 8 * MIB]
 LATENCY = {"client.wake_profile": "latency"}
 IDLE_S = 5.0

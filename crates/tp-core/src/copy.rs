@@ -25,16 +25,14 @@ pub enum Locality {
     Streaming,
 }
 
-/// Frames at least this long bypass the cache whatever the ring's size.
-const STREAM_ALWAYS_BYTES: usize = 4 << 20;
 /// Below this streaming does not pay.
 const STREAM_MIN_BYTES: usize = 64 << 10;
 
 impl Locality {
     /// For writing frames of `len` bytes round and round through `footprint_bytes` of shared memory.
     pub fn for_write(len: usize, footprint_bytes: u64) -> Self {
-        let is_large_ring = len >= STREAM_MIN_BYTES && footprint_bytes > last_cache_bytes() as u64;
-        if is_large_ring || len >= STREAM_ALWAYS_BYTES { Self::Streaming } else { Self::Cached }
+        let too_large = len >= STREAM_MIN_BYTES && footprint_bytes > last_cache_bytes() as u64;
+        if too_large { Self::Streaming } else { Self::Cached }
     }
 
     /// For reading a frame of `len` bytes into private memory: whoever wanted a copy looks at it next, as far as it fits.
@@ -316,7 +314,7 @@ mod tests {
         assert_eq!(Locality::for_write(64, u64::MAX), Locality::Cached);
         assert_eq!(Locality::for_write(STREAM_MIN_BYTES, u64::MAX), Locality::Streaming);
         assert_eq!(Locality::for_write(1 << 20, 1 << 21), Locality::Cached);
-        assert_eq!(Locality::for_write(STREAM_ALWAYS_BYTES, 0), Locality::Streaming);
+        assert_eq!(Locality::for_write(1 << 30, last_cache_bytes() as u64), Locality::Cached, "the ring fits");
         assert_eq!(Locality::for_read(last_cache_bytes() / 2 + 1), Locality::Streaming);
         assert_eq!(Locality::for_read(last_cache_bytes() / 2), Locality::Cached);
     }
