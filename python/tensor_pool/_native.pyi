@@ -460,6 +460,9 @@ class RingReader:
             ClosedError: It was closed or revoked, perhaps meanwhile.
         """
 
+    def ahead_of(self, last: int) -> int | None:
+        """Where to go on if frame `last`, which was taken last, was overwritten while it was in use."""
+
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""
 

@@ -314,7 +314,11 @@ mod tests {
         assert_eq!(Locality::for_write(64, u64::MAX), Locality::Cached);
         assert_eq!(Locality::for_write(STREAM_MIN_BYTES, u64::MAX), Locality::Streaming);
         assert_eq!(Locality::for_write(1 << 20, 1 << 21), Locality::Cached);
-        assert_eq!(Locality::for_write(1 << 30, last_cache_bytes() as u64), Locality::Cached, "the ring fits");
+        assert_eq!(
+            Locality::for_write(1 << 30, last_cache_bytes() as u64),
+            Locality::Cached,
+            "the ring fits"
+        );
         assert_eq!(Locality::for_read(last_cache_bytes() / 2 + 1), Locality::Streaming);
         assert_eq!(Locality::for_read(last_cache_bytes() / 2), Locality::Cached);
     }

@@ -85,6 +85,10 @@ const SPARE_ROUNDS: u64 = 16;
 /// How often `poll` looks for a frame further ahead, two passes over all slots each. Once is what an honest ring
 /// needs unless its writer laps us again meanwhile; one whose words lie could ask for it at every slot.
 const SEARCHES: u32 = 3;
+/// So many frames may be overwritten while `poll` copies them. It would be the same for the next ones, and each takes time.
+const LOST_COPIES: u32 = 2;
+/// So often the part of a ring that is not left to its writer may be halved; then there is but the newest frame, in any ring.
+const HALVINGS: u32 = 33;
 
 /// A place in a ring.
 #[derive(Debug, Default)]
@@ -97,9 +101,11 @@ pub struct Cursor {
     /// The doorbell when nothing was found further ahead; looking again before it rings is pointless.
     searched: Option<u32>,
     gaps: u64,
-    /// How many frames had been overwritten while they were read when this was last asked.
-    overwritten: u64,
-    /// How many more polls, lately, found that out about the frame before than did not.
+    /// The frame of which it was told last that it was overwritten while it was in use.
+    lost: Option<u64>,
+    /// A frame that was taken last, and whether it was lost, as far as that was known.
+    fate: Option<(u64, bool)>,
+    /// How many more frames, lately, were lost in use than were not.
     in_vain: u32,
 }
 
@@ -152,15 +158,8 @@ impl Cursor {
     /// [WIRE-15.21-3]. The doorbell has rung since then: waiting for it ends at once.
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
-        let overwritten = drops.get(DropReason::ChangedWhileReading);
-        if overwritten == self.overwritten {
-            self.in_vain = self.in_vain.saturating_sub(1);
-        } else {
-            self.overwritten = overwritten;
-            self.in_vain = (self.in_vain + 1).min(u32::BITS);
-            self.get_ahead(source);
-        }
-        let mut searches_left = SEARCHES;
+        self.get_ahead_if_lost(source);
+        let (mut searches_left, mut copies_left) = (SEARCHES, LOST_COPIES);
         for _ in 0..source.nslots() + SPARE_ROUNDS {
             let mut commit = source.look(self.next);
             self.is_bell_fresh = false;
@@ -181,10 +180,19 @@ impl Cursor {
             if commit.holds(self.next) {
                 let frame = source.take(self.next);
                 self.next += 1;
-                match frame {
+                // Dropped frames are not errors and not tried again [WIRE-15.21-4].
+                let reason = match frame {
                     Ok(frame) => return Polled::Frame(frame),
-                    // Dropped frames are not errors and not tried again [WIRE-15.21-4].
-                    Err(reason) => drops.count(reason),
+                    Err(reason) => reason,
+                };
+                drops.count(reason);
+                if reason == DropReason::ChangedWhileReading {
+                    self.lost(self.next - 1);
+                    copies_left -= 1;
+                    if copies_left == 0 {
+                        break;
+                    }
+                    self.get_ahead_if_lost(source);
                 }
                 continue;
             }
@@ -225,10 +233,28 @@ impl Cursor {
         false
     }
 
-    /// The writer overwrote what was being read: it is at our heels, and the next frames would end the same way.
-    fn get_ahead<S: Source>(&mut self, source: &S) {
-        let likely_to_stay = self.likely_to_stay(source).filter(|seq| *seq > self.next);
-        if let Some(found) = likely_to_stay.and_then(|seq| source.oldest_from(seq)) {
+    /// Frame `seq` was overwritten while it was in use. If it was taken last, the writer is at our heels; of one that was
+    /// kept for longer nothing follows.
+    pub fn lost(&mut self, seq: u64) {
+        self.lost = Some(seq);
+    }
+
+    /// Where to go on if frame `last`, the one taken last, was lost in use: for who chooses frames by more than the ring.
+    pub fn ahead_of<S: Source>(&mut self, last: u64, source: &S) -> Option<u64> {
+        let was_lost = self.lost == Some(last);
+        if self.fate != Some((last, was_lost)) {
+            self.fate = Some((last, was_lost));
+            self.in_vain =
+                if was_lost { self.in_vain + 1 } else { self.in_vain.saturating_sub(1) }.min(HALVINGS);
+        }
+        if was_lost { self.likely_to_stay(source) } else { None }
+    }
+
+    /// If the writer overwrote what was being read it is at our heels, and the next frames would end the same way.
+    fn get_ahead_if_lost<S: Source>(&mut self, source: &S) {
+        let ahead = self.next.checked_sub(1).and_then(|last| self.ahead_of(last, source));
+        let found = ahead.filter(|seq| *seq > self.next).and_then(|seq| source.oldest_from(seq));
+        if let Some(found) = found {
             self.skip_to(found);
         }
     }
@@ -350,7 +376,7 @@ mod tests {
     fn a_writer_that_is_always_faster_does_not_hold_a_reader() {
         let (mut cursor, drops) = (Cursor::default(), DropCounters::default());
         assert!(matches!(cursor.poll(&Outrunning, &drops), Polled::Idle));
-        assert_eq!((cursor.next_seq(), drops.late()), (4 + SPARE_ROUNDS, 4 + SPARE_ROUNDS));
+        assert_eq!((cursor.next_seq(), drops.late()), (LOST_COPIES.into(), LOST_COPIES.into()));
     }
 
     /// Every slot claims to hold a frame that is far ahead; only counts how often it is looked through.

@@ -28,9 +28,9 @@ pub struct Frame {
     view: View,
     /// What it was read with.
     reader: Py<RingReader>,
-    /// Is it known whether it was whole after its use (decision M17)?
-    judged: AtomicBool,
-    /// Was it counted as lost?
+    /// Whether it was whole after its first use (decision M17).
+    judged: OnceLock<bool>,
+    /// Was it counted as a drop?
     dropped: AtomicBool,
     info: OnceLock<Py<PyAny>>,
 }
@@ -38,7 +38,7 @@ pub struct Frame {
 impl Frame {
     pub(crate) fn new(frame: AnyFrame, reader: Py<RingReader>) -> Self {
         let view = View::of(&frame.record().header.tensor);
-        let (judged, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (judged, dropped) = (OnceLock::new(), AtomicBool::new(false));
         Self { frame, view, reader, judged, dropped, info: OnceLock::new() }
     }
 
@@ -64,23 +64,29 @@ impl Frame {
 
     /// The first judgement counts.
     fn judge(&self, valid: bool) -> bool {
-        if !self.judged.swap(true, Ordering::Relaxed) {
-            self.reader.get().received().count_judged(valid);
+        let reader = self.reader.get();
+        if self.judged.set(valid).is_ok() {
+            reader.received().count_judged(valid);
+        }
+        if !valid && !self.is_revoked() {
+            reader.note_lost(self.record().seq);
         }
         valid
     }
 
-    /// Like `judge`, and a frame that was lost in use counts as a drop, once.
+    /// Like `judge`, and a frame that was lost in its first use counts as a drop, once.
     fn judge_use(&self, valid: bool) -> bool {
-        if !valid && !self.is_revoked() && !self.dropped.swap(true, Ordering::Relaxed) {
+        self.judge(valid);
+        let was_whole = self.judged.get() == Some(&true);
+        if !valid && !was_whole && !self.is_revoked() && !self.dropped.swap(true, Ordering::Relaxed) {
             self.reader.get().count_drop(DropReason::ChangedWhileReading);
         }
-        self.judge(valid)
+        valid
     }
 
     /// What became of a frame whose ring was given up can't be known any more.
     pub(super) fn judge_unless_closed(&self, py: Python<'_>) {
-        if !self.judged.load(Ordering::Relaxed) && !self.reader.get().closed(py) {
+        if self.judged.get().is_none() && !self.reader.get().closed(py) {
             self.judge(self.is_valid());
         }
     }

@@ -296,7 +296,7 @@ impl FrameReceiver {
                     done.last_seq = Some(seq);
                     let before = self.inlet.received.count_delivered(seq);
                     let handled = work(&frame, ring.geometry());
-                    ring.judge(handled.is_whole);
+                    ring.judge(seq, handled.is_whole);
                     if self.is_check_due(before) {
                         return (done, true);
                     }

@@ -1,6 +1,6 @@
 //! The reader of a ring.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -46,6 +46,8 @@ pub struct RingReader {
     drops: Arc<DropCounters>,
     /// Set when the ring must not be believed any more: asked by the frames that were taken from it.
     revoked: AtomicBool,
+    /// The number behind that of the frame that was last found to be overwritten in use; 0 before the first.
+    behind_lost: AtomicU64,
     received: Arc<Received>,
     owner: OwnerProcess,
     address: RingAddress,
@@ -104,7 +106,23 @@ impl RingReader {
 
     /// Like `poll`, without the interpreter; None when closed.
     pub(super) fn poll_detached(&self) -> Option<Polled<AnyFrame>> {
-        self.with_detached(|state| state.cursor.poll(&state.source, &self.drops))
+        self.with_detached(|state| self.poll_state(state))
+    }
+
+    fn poll_state(&self, state: &mut State) -> Polled<AnyFrame> {
+        self.tell_lost(&mut state.cursor);
+        state.cursor.poll(&state.source, &self.drops)
+    }
+
+    fn tell_lost(&self, cursor: &mut Cursor) {
+        if let Some(seq) = self.behind_lost.load(Ordering::Relaxed).checked_sub(1) {
+            cursor.lost(seq);
+        }
+    }
+
+    /// Frame `seq` was overwritten while it was in use: the next ones may be, too.
+    pub(super) fn note_lost(&self, seq: u64) {
+        self.behind_lost.store(seq + 1, Ordering::Relaxed);
     }
 
     /// Like `place`, without the interpreter; None when closed.
@@ -123,8 +141,9 @@ impl RingReader {
     }
 
     /// Counts a frame that was used by whether it was whole to the end; one that was not is a drop, unless nobody can know.
-    pub(super) fn judge(&self, is_whole: bool) {
+    pub(super) fn judge(&self, seq: u64, is_whole: bool) {
         if !is_whole && !self.is_revoked() {
+            self.note_lost(seq);
             self.count_drop(DropReason::ChangedWhileReading);
         }
         self.received.count_judged(is_whole);
@@ -178,6 +197,7 @@ impl RingReader {
             state: Mutex::new(Some(State { source, cursor: Cursor::default() })),
             drops: Arc::default(),
             revoked: AtomicBool::new(false),
+            behind_lost: AtomicU64::new(0),
             received: inlet.map(Inlet::received).unwrap_or_default(),
             owner: OwnerProcess::current(),
             address: address.clone(),
@@ -188,8 +208,7 @@ impl RingReader {
     /// The next frame, or `None` when there is none yet.
     pub(super) fn poll<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Frame>>> {
         let (py, this) = (slf.py(), slf.get());
-        let drops = &*this.drops;
-        match this.with_released(py, |state| state.cursor.poll(&state.source, drops))? {
+        match this.with_released(py, |state| this.poll_state(state))? {
             Polled::Frame(frame) => Bound::new(py, Frame::new(frame, slf.clone().unbind())).map(Some),
             Polled::Idle => Ok(None),
         }
@@ -244,6 +263,14 @@ impl RingReader {
         let AnyReader::Mapped(ring) = self.source(py)? else { return Ok(Vec::new()) };
         let place = |(pool_id, pool): (u16, &Mapping)| (pool_id, pool.address(0, 0).addr(), pool.len());
         Ok(ring.pools().map(place).collect())
+    }
+
+    /// Where to go on if frame `last`, which was taken last, was overwritten while it was in use: for who reads single frames.
+    fn ahead_of(&self, py: Python<'_>, last: u64) -> PyResult<Option<u64>> {
+        self.with_released(py, |state| {
+            self.tell_lost(&mut state.cursor);
+            state.cursor.ahead_of(last, &state.source)
+        })
     }
 
     /// Goes to frame `seq`.
