@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from tensor_pool.ops.cli.doctor import print_advice
 from tensor_pool.ops.doctor import CHECKS, examine
-from tensor_pool.ops.doctor.finding import human_bytes
+from tensor_pool.ops.doctor.finding import fine, human_bytes, warning
 from tensor_pool.ops.doctor.machine import (
     Aeron,
     Bridge,
@@ -214,12 +215,21 @@ def test_unknown_facts_are_no_problem() -> None:
     [("rw", True), ("huge=advise", True), ("huge=within_size", False), ("huge=always", False)],
 )
 def test_transparent_huge_pages_are_a_matter_of_the_mount(option: str, *, has_tip: bool) -> None:
-    memory = SharedMemory(mount_options=("rw", option))
+    memory = SharedMemory(path="/dev/shm/lab", mount_options=("rw", option))
     machine = msgspec.structs.replace(HEALTHY, shared_memory=memory)
     (found,) = [each for each in examine(machine) if each.check == "huge pages"]
 
     assert found.status == "ok"
-    assert ("remount,huge=within_size /dev/shm" in (found.advice or "")) == has_tip
+    assert found.advice == (
+        "for large frames: mount -o remount,huge=within_size /dev/shm" if has_tip else None
+    )
+
+
+def test_nothing_is_said_of_the_mount_of_a_directory_that_is_not_there() -> None:
+    machine = msgspec.structs.replace(HEALTHY, shared_memory=SharedMemory(path="/nowhere", exists=False))
+    (found,) = [each for each in examine(machine) if each.check == "huge pages"]
+
+    assert (found.found, found.advice) == ("none configured", None)
 
 
 def test_a_file_system_of_huge_pages_is_as_large_as_their_number() -> None:
@@ -236,3 +246,22 @@ def test_a_file_system_of_huge_pages_is_as_large_as_their_number() -> None:
 )
 def test_sizes_for_people(count: int, text: str) -> None:
     assert human_bytes(count) == text
+
+
+def test_what_could_be_better_stands_below_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    print_advice(
+        [
+            fine("memory", "enough"),
+            fine("pages", "small", "take large ones"),
+            warning("clock", "slow", "wind it"),
+        ]
+    )
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "warning: clock: slow",
+        "  try: wind it",
+        "",
+        "tip: pages: take large ones",
+        "",
+        "0 problems, 1 warnings",
+    ]

@@ -35,18 +35,23 @@ def write(root: Path, name: str, text: str) -> None:
     ],
 )
 def test_the_longest_mount_wins(path: str, kind: str, option: str) -> None:
-    file_system, options = look.mount_of(path, MOUNTS)
+    place, file_system, options = look.mount_of(path, MOUNTS)
 
+    assert path.startswith(place)
     assert file_system == kind
     assert option in options
 
 
 def test_of_two_mounts_at_one_place_the_last_holds() -> None:
-    assert look.mount_of("/dev/shm", MOUNTS + "tmpfs /dev/shm tmpfs ro 0 0") == ("tmpfs", ("ro",))
+    assert look.mount_of("/dev/shm", MOUNTS + "tmpfs /dev/shm tmpfs ro 0 0") == (
+        "/dev/shm",
+        "tmpfs",
+        ("ro",),
+    )
 
 
 def test_no_mounts_are_unknown() -> None:
-    assert look.mount_of("/dev/shm", "") == ("unknown", ())
+    assert look.mount_of("/dev/shm", "") == ("", "unknown", ())
 
 
 def test_hugepages(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.ops.doctor import Finding
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "print_advice"]
 
 
 @click.command()
@@ -40,7 +40,7 @@ def doctor(ctx: click.Context, config: Config, output_format: OutputFormat) -> N
     findings = examine(look(config))
     print_rows(map(_row, findings), ["status", "check", "found"], output_format)
     if output_format == "table":
-        _print_advice(findings)
+        print_advice(findings)
     ctx.exit(exit_codes.PROBLEMS if _count(findings, "problem") else exit_codes.OK)
 
 
@@ -53,12 +53,15 @@ def _row(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _print_advice(findings: list[Finding]) -> None:
+def print_advice(findings: list[Finding]) -> None:
     """What to do stands below the table, worst first: beside it no line would fit a terminal."""
     for status in ("problem", "warning"):
         for finding in findings:
             if finding.status == status:
                 click.echo(f"\n{status}: {finding.check}: {finding.found}\n  try: {finding.advice}")
+    for finding in findings:
+        if finding.status == "ok" and finding.advice:
+            click.echo(f"\ntip: {finding.check}: {finding.advice}")
     click.echo(f"\n{_count(findings, 'problem')} problems, {_count(findings, 'warning')} warnings")
 
 

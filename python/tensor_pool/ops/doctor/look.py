@@ -86,13 +86,14 @@ def read_shared_memory(path: str, root: Path = _ROOT) -> SharedMemory:
         space = os.statvfs(path)
     except OSError:
         return SharedMemory(path=path, exists=False, total_bytes=0, free_bytes=0)
-    file_system, options = mount_of(path, _text(root / "proc/self/mounts"))
+    place, file_system, options = mount_of(path, _text(root / "proc/self/mounts"))
     return SharedMemory(
         path=path,
         exists=True,
         is_directory=stat.S_ISDIR(status.st_mode),
         writable=os.access(path, os.W_OK | os.X_OK),
         mode=stat.S_IMODE(status.st_mode),
+        mount_point=place,
         file_system=file_system,
         mount_options=options,
         total_bytes=space.f_blocks * space.f_frsize,
@@ -100,16 +101,15 @@ def read_shared_memory(path: str, root: Path = _ROOT) -> SharedMemory:
     )
 
 
-def mount_of(path: str, mounts: str) -> tuple[str, tuple[str, ...]]:
-    r"""The file system that a path is on and its mount options, by the text of ``/proc/self/mounts``.
+def mount_of(path: str, mounts: str) -> tuple[str, str, tuple[str, ...]]:
+    r"""Where the file system is mounted that a path is on, its kind and options, by ``/proc/self/mounts``.
 
     Example:
         >>> mount_of("/dev/shm/x", "overlay / overlay rw 0 0\ntmpfs /dev/shm tmpfs rw,size=64k 0 0")
-        ('tmpfs', ('rw', 'size=64k'))
+        ('/dev/shm', 'tmpfs', ('rw', 'size=64k'))
     """
     real = os.path.realpath(path)
-    best = ""
-    found: tuple[str, tuple[str, ...]] = ("unknown", ())
+    found: tuple[str, str, tuple[str, ...]] = ("", "unknown", ())
     for line in mounts.splitlines():
         fields = line.split()
         if len(fields) < 4:
@@ -117,8 +117,8 @@ def mount_of(path: str, mounts: str) -> tuple[str, tuple[str, ...]]:
         # Blanks in paths stand there as octal numbers. Of several mounts at one place the last one holds.
         place = fields[1].replace("\\040", " ")
         below = real == place or real.startswith(place.rstrip("/") + "/")
-        if below and len(place) >= len(best):
-            best, found = place, (fields[2], tuple(fields[3].split(",")))
+        if below and len(place) >= len(found[0]):
+            found = (place, fields[2], tuple(fields[3].split(",")))
     return found
 
 

@@ -40,6 +40,7 @@ class SharedMemory(_Facts, frozen=True):
     is_directory: bool = True
     writable: bool = True
     mode: int = 0o1777
+    mount_point: str = "/dev/shm"  # noqa: S108 - as above
     file_system: str = "tmpfs"
     mount_options: tuple[str, ...] = ("rw", "nosuid", "nodev")
     total_bytes: int = 8 * GIB

@@ -182,10 +182,12 @@ def check_hugepages(machine: Machine) -> Finding:
         return fine(name, f"{huge.free} of {huge.configured} of {size} free, at {', '.join(huge.mounts)}")
     memory = machine.shared_memory
     transparent = memory.transparent_hugepages
-    found = f"none configured; transparent ones at {memory.path}: {transparent}"
-    if memory.file_system == "tmpfs" and transparent in {"never", "advise"}:
+    if not memory.exists or memory.file_system != "tmpfs":
+        return fine(name, "none configured")
+    found = f"none configured; transparent ones at {memory.mount_point}: {transparent}"
+    if transparent in {"never", "advise"}:
         # Memory is set aside before anybody maps it and could give advice.
-        return fine(name, found, f"for large frames: mount -o remount,huge=within_size {memory.path}")
+        return fine(name, found, f"for large frames: mount -o remount,huge=within_size {memory.mount_point}")
     return fine(name, found)
 
 
