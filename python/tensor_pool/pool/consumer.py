@@ -317,7 +317,8 @@ class Consumer(_native.FrameReceiver, Closing):
         ahead = None if found is None or last < 0 else reader.ahead_of(last)
         if ahead is not None:
             # The producer overwrote what was being read, and would do the same with what is nearly as old.
-            found = private.log.after(epoch, max(last, ahead - 1)) or private.log.newest
+            fresh = private.log.after(epoch, max(last, ahead - 1)) or private.log.newest
+            found = fresh if fresh is not None and fresh.epoch == epoch else found
         if found is None:
             # The other frames in the ring are not for us, and must not end the next wait: go behind them.
             # Then look once more; a descriptor comes before its bell.
