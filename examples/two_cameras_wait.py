@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import collections
 import threading
-import time
 
 import numpy as np
 
@@ -13,14 +12,14 @@ import tensor_pool as tp
 
 
 def film(pool: tp.Pool, stream: str, rate_hz: float, stop: threading.Event) -> None:
-    with pool.producer(stream, dtype="uint8", shape=(480, 640)) as out:
+    with pool.producer(stream, dtype="uint8", shape=(480, 640), slots=32) as out:
         while not stop.wait(1 / rate_hz):
             out.publish(np.full((480, 640), 7, "uint8"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Wait for two streams at once.")
-    parser.add_argument("--seconds", type=float, default=10.0, help="when to end")
+    parser.add_argument("--frames", type=int, default=200, help="how many of each camera to look at, at least")
     arguments = parser.parse_args()
 
     seen: collections.Counter[str] = collections.Counter()
@@ -33,8 +32,7 @@ def main() -> None:
         for camera in cameras:
             camera.start()
         readers = [pool.consumer("left"), pool.consumer("right")]
-        end = time.monotonic() + arguments.seconds
-        while time.monotonic() < end:
+        while min(seen["left"], seen["right"]) < arguments.frames:
             for reader in tp.wait(readers, timeout=0.5):  # those that have a frame
                 while (frame := reader.poll()) is not None:
                     with frame as image:

@@ -21,7 +21,7 @@ LONGEST_S = 60
 MOST_LINES = 60
 
 ALONE = [
-    ("two_cameras_wait.py", "--seconds=1", r"left [1-9]\d* frames, right [1-9]\d* frames"),
+    ("two_cameras_wait.py", "--frames=10", r"left [1-9]\d* frames, right [1-9]\d* frames"),
     (
         "asyncio_reader.py",
         "--frames=20",

@@ -94,6 +94,17 @@ def test_a_forked_child_may_not_use_it(ring):
 
 
 class TestPrefault:
+    def test_no_page_is_left_for_the_first_frames(self, make_ring):
+        """Of pools that are made present in several pieces, the last of which is a small one."""
+        writer = make_ring(nslots=8, strides=(4 << 20,)).writer()
+        writer.prefault()
+        frame = np.ones(4 << 20, "u1")
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        for _ in range(8):
+            writer.publish(frame)
+        touched = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+        assert touched < 50, "8 frames have 8,192 pages"
+
     def test_publishing_goes_on_meanwhile(self, make_ring):
         writer = make_ring(nslots=64, strides=(1 << 20,), allocate=False).writer()
         thread = threading.Thread(target=writer.prefault)

@@ -8,6 +8,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munmap};
 use crate::copy::{Locality, racy_copy};
 use crate::layout::SLOT_BYTES;
 
+/// How much is made present at once: a millisecond or two, and a whole huge page.
+const PREFAULT_BYTES: usize = 2 << 20;
+
 /// What a mapping may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -154,11 +157,16 @@ impl Mapping {
     /// Linux 5.14 there is no such call, and nothing happens.
     pub fn prefault(&self) -> rustix::io::Result<()> {
         let advice = self.populate_advice();
-        // SAFETY: populating changes no contents.
-        match unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) } {
-            Err(rustix::io::Errno::INVAL) => Ok(()),
-            done => done,
+        // In pieces: the kernel lets no other thread of the process map anything meanwhile, such as a large array.
+        for start in (0..self.len).step_by(PREFAULT_BYTES) {
+            let len = PREFAULT_BYTES.min(self.len - start);
+            // SAFETY: within the mapping; populating changes no contents.
+            match unsafe { madvise(self.start.as_ptr().add(start).cast(), len, advice) } {
+                Err(rustix::io::Errno::INVAL) => return Ok(()),
+                done => done?,
+            }
         }
+        Ok(())
     }
 
     /// Is there still a file behind the first page? Whoever touches a page that was cut off is killed; asking the
