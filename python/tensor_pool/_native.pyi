@@ -1418,8 +1418,11 @@ class DescriptorLog:
     def ordinal(self, epoch: int, seq: int) -> int | None:
         """How many frames were described before one that is kept, those that are forgotten too."""
 
-    def set_epoch(self, epoch: int) -> None:
-        """Follows an epoch. What was kept of it stays, everything else is forgotten."""
+    def set_epoch(self, epoch: int, *, awaited_from: int | None = None) -> None:
+        """Follows an epoch. What was kept of it stays, everything else is forgotten.
+
+        Frames from `awaited_from` on that are asked for their descriptor before it has come wait a moment.
+        """
 
     @property
     def stream_id(self) -> int:

@@ -33,6 +33,10 @@ pub struct DescriptorLog {
     /// Whether somebody has said which epoch to follow.
     is_set: bool,
     highest_epoch: Option<u64>,
+    /// The first frame whose descriptor is worth a wait: those before it were sent before anybody listened.
+    awaited_from: Option<u64>,
+    /// The last wait was in vain, and none has come since.
+    gave_up: bool,
     /// By ascending sequence number, which is almost always the order of arrival.
     entries: VecDeque<FrameDescriptor>,
     /// How many of this epoch had to make room.
@@ -51,6 +55,8 @@ impl DescriptorLog {
             epoch: None,
             is_set: false,
             highest_epoch: None,
+            awaited_from: None,
+            gave_up: false,
             entries: VecDeque::new(),
             evicted: 0,
             sessions: VecDeque::new(),
@@ -74,9 +80,27 @@ impl DescriptorLog {
     }
 
     /// Follows an epoch from now on. What was kept of it stays, everything else is forgotten.
-    pub fn set_epoch(&mut self, epoch: u64) {
+    ///
+    /// Descriptors of the frames from `awaited_from` on will come, as far as anybody knows; without it, of none.
+    pub fn set_epoch(&mut self, epoch: u64, awaited_from: Option<u64>) {
         self.is_set = true;
         self.begin(epoch);
+        self.awaited_from = awaited_from;
+        self.gave_up = false;
+    }
+
+    /// Whether the descriptor of a frame may still be on its way: a reader may see a frame in the ring before it was
+    /// told of it, and a publication before its client was.
+    pub fn may_come(&self, epoch: u64, seq: u64) -> bool {
+        self.epoch == Some(epoch)
+            && !self.gave_up
+            && self.awaited_from.is_some_and(|first| seq >= first)
+            && self.entries.back().is_none_or(|newest| newest.seq < seq)
+    }
+
+    /// Nothing came for long enough: none may come until one does.
+    pub fn give_up(&mut self) {
+        self.gave_up = true;
     }
 
     fn begin(&mut self, epoch: u64) {
@@ -107,6 +131,7 @@ impl DescriptorLog {
             _ => self.begin(epoch),
         }
         self.counts.received += 1;
+        self.gave_up = false;
         self.note_session(session_id, seq);
         match self.entries.back() {
             Some(newest) if seq <= newest.seq => match self.position(seq) {
@@ -206,7 +231,7 @@ mod tests {
 
     fn log(capacity: usize, epoch: u64, seqs: impl IntoIterator<Item = u64>) -> DescriptorLog {
         let mut log = DescriptorLog::new(STREAM, capacity);
-        log.set_epoch(epoch);
+        log.set_epoch(epoch, None);
         seqs.into_iter().for_each(|seq| log.record(1, &descriptor(epoch, seq)));
         log
     }
@@ -217,7 +242,7 @@ mod tests {
         assert_eq!(log.ordinal(5, 27), Some(9));
         assert_eq!(log.ordinal(5, 18), Some(6), "the oldest that is kept");
         assert_eq!((log.ordinal(5, 15), log.ordinal(5, 28), log.ordinal(4, 27)), (None, None, None));
-        log.set_epoch(6);
+        log.set_epoch(6, None);
         log.record(1, &descriptor(6, 0));
         assert_eq!(log.ordinal(6, 0), Some(0));
     }
@@ -265,9 +290,9 @@ mod tests {
         let counts = DescriptorCounts { received: 1, lower_epochs: 1, higher_epochs: 2, regressions: 0 };
         assert_eq!((log.counts(), log.highest_epoch()), (counts, Some(7)));
         assert_eq!(log.newest(), Some(descriptor(5, 1)));
-        log.set_epoch(5);
+        log.set_epoch(5, None);
         assert_eq!(log.newest(), Some(descriptor(5, 1)), "nothing changed");
-        log.set_epoch(7);
+        log.set_epoch(7, None);
         assert_eq!(log.newest(), None);
         log.record(1, &descriptor(7, 0));
         assert_eq!((log.newest(), log.counts().regressions), (Some(descriptor(7, 0)), 0));
@@ -280,8 +305,26 @@ mod tests {
             log.record(1, &descriptor(epoch, seq));
         }
         assert_eq!((log.counts().lower_epochs, log.counts().higher_epochs), (1, 0));
-        log.set_epoch(6);
+        log.set_epoch(6, None);
         assert_eq!((log.find(6, 0), log.newest()), (Some(descriptor(6, 0)), Some(descriptor(6, 1))));
+    }
+
+    #[test]
+    fn a_descriptor_may_come_until_a_later_one_did_or_a_wait_was_in_vain() {
+        let mut log = log(4, 5, [1]);
+        assert!(!log.may_come(5, 2), "nobody said that any will come");
+        log.set_epoch(5, Some(3));
+        let may_come = |log: &DescriptorLog| [2, 3, 4].map(|seq| log.may_come(5, seq));
+        assert_eq!(may_come(&log), [false, true, true], "not those from before somebody listened");
+        assert!(!log.may_come(6, 3));
+        log.record(1, &descriptor(5, 3));
+        assert_eq!(may_come(&log), [false, false, true]);
+        log.give_up();
+        assert_eq!(may_come(&log), [false, false, false]);
+        log.record(1, &descriptor(4, 9));
+        assert_eq!(may_come(&log), [false, false, false], "of another epoch");
+        log.record(1, &descriptor(5, 2));
+        assert_eq!(may_come(&log), [false, false, true], "some come after all");
     }
 
     #[test]

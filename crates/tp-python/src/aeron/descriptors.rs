@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use tp_aeron::{Attachment, Drain, Error, Header, Receiver, Subscription};
@@ -17,6 +18,12 @@ use crate::ring::FrameDescriptor;
 const INLINE_FRAGMENTS: usize = 512;
 /// Polls for an absent descriptor: one ends where a term ends, the next sees what lies behind it.
 const INLINE_POLLS: usize = 2;
+
+/// The first descriptor of a stream waits until the client's thread learns of the publication, which sleeps up to 16 ms.
+const FIRST_COMES_WITHIN: Duration = Duration::from_millis(100);
+/// Each further one is sent right after its frame was committed: late only where the producer lost its core between.
+const NEXT_COMES_WITHIN: Duration = Duration::from_millis(5);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 type SharedLog = Mutex<Log>;
 
@@ -165,14 +172,31 @@ impl DescriptorLog {
         Ok(found.map(FrameDescriptor::from))
     }
 
-    /// What was said of a frame; nothing once the log is closed.
+    /// What was said of a frame, waiting a moment for what is still to come; nothing once the log is closed.
     pub fn find_unless_closed(
         &self,
         py: Python<'_>,
         epoch: u64,
         seq: u64,
     ) -> PyResult<Option<FrameDescriptor>> {
-        if self.closed() { Ok(None) } else { self.look(py, |log| log.find(epoch, seq)) }
+        let asked = Instant::now();
+        loop {
+            if self.closed() {
+                return Ok(None);
+            }
+            let found = self.look(py, |log| log.find(epoch, seq))?;
+            let mut log = lock(&self.log);
+            if found.is_some() || !log.may_come(epoch, seq) {
+                return Ok(found);
+            }
+            let patience = if log.newest().is_none() { FIRST_COMES_WITHIN } else { NEXT_COMES_WITHIN };
+            if asked.elapsed() > patience {
+                log.give_up();
+                return Ok(None);
+            }
+            drop(log);
+            released(py, || std::thread::sleep(BETWEEN_LOOKS));
+        }
     }
 
     fn counts(&self, py: Python<'_>) -> PyResult<DescriptorCounts> {
@@ -197,9 +221,10 @@ impl DescriptorLog {
         Ok(lock(&self.log).ordinal(epoch, seq))
     }
 
-    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+    #[pyo3(signature = (epoch, *, awaited_from = None))]
+    fn set_epoch(&self, py: Python<'_>, epoch: u64, awaited_from: Option<u64>) -> PyResult<()> {
         self.check(py)?;
-        lock(&self.log).set_epoch(epoch);
+        lock(&self.log).set_epoch(epoch, awaited_from);
         Ok(())
     }
 

@@ -201,7 +201,7 @@ class ConsumerSession(StreamSession):
         reader.seek(self._first_seq(reader))
         self.pace.restart()
         self._tracker.set_epoch(address.epoch)
-        self.streams.on_mapped(address)
+        self.streams.on_mapped(reader)
         self._guide()
         self._replace_reader(reader)
 

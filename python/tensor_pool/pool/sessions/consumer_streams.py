@@ -67,14 +67,15 @@ class ConsumerStreams(Closing):
             control_channel=_PRIVATE_CHANNEL if control_ids else "",
         )
 
-    def on_mapped(self, address: _native.RingAddress) -> None:
+    def on_mapped(self, reader: _native.RingReader) -> None:
         """Another ring is in use; what is said of others no longer counts (decision L4)."""
-        self._address = address
+        self._address = address = reader.address
         streams = self._context.agent.streams
         if self.log is None:
             shared = (streams.descriptor_channel, streams.descriptor_stream_id)
             self.log = self._context.feeds.follow(shared, address.stream_id, address.nslots)
-        self.log.set_epoch(address.epoch)
+        newest = reader.newest()  # asked for after somebody listens: the next one's descriptor will be heard
+        self.log.set_epoch(address.epoch, awaited_from=0 if newest is None else newest + 1)
         if self.private is not None:
             self.private.log.set_epoch(address.epoch)
         if self._options.progress and self._progress_endpoint is None:
