@@ -19,7 +19,9 @@ def film(pool: tp.Pool, stream: str, rate_hz: float, stop: threading.Event) -> N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Wait for two streams at once.")
-    parser.add_argument("--frames", type=int, default=200, help="how many of each camera to look at, at least")
+    parser.add_argument(
+        "--frames", type=int, default=200, help="how many of each camera to look at, at least"
+    )
     arguments = parser.parse_args()
 
     seen: collections.Counter[str] = collections.Counter()

@@ -7,13 +7,13 @@
 use std::ffi::c_int;
 
 use numpy::npyffi::{
-    NPY_ARRAY_WRITEABLE, NPY_TYPES, NpyTypes, PY_ARRAY_API, PyArray_Check, PyArrayObject, get_type_object,
+    NPY_ARRAY_F_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NPY_TYPES, NpyTypes, PY_ARRAY_API, PyArray_Check, PyArrayObject, get_type_object,
     npy_intp,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 use tp_core::tensor::{Dtype, MajorOrder, Tensor};
 
 use super::buffers::View;
@@ -132,30 +132,60 @@ pub fn converted<'py>(
 }
 
 /// A new array that can hold a copy of a tensor's bytes, strides included.
-pub fn empty_like<'py>(py: Python<'py>, tensor: &Tensor, view: &View) -> PyResult<EmptyArray<'py>> {
-    let shape = PyTuple::new(py, view.shape())?;
-    let empty = numpy(py)?.getattr(intern!(py, "empty"))?;
+pub fn empty_like<'py>(py: Python<'py>, tensor: &Tensor, like: &View) -> PyResult<EmptyArray<'py>> {
+    let len = tensor.extent_bytes() as usize;
     if tensor.is_contiguous() {
-        let options = PyDict::new(py);
-        let order = if tensor.order == MajorOrder::Row { "C" } else { "F" };
-        options.set_item(intern!(py, "dtype"), dtype_name(tensor.dtype))?;
-        options.set_item(intern!(py, "order"), order)?;
-        let array = empty.call((shape,), Some(&options))?;
-        return Ok(EmptyArray { memory: array.clone(), array });
+        let (array, data) = empty(py, like.dtype(), like.shape(), tensor.order)?;
+        return Ok(EmptyArray { array, data, len });
     }
     // With gaps the copy keeps them: one block of bytes and an array with the same strides over it.
-    let memory = empty.call1((tensor.extent_bytes(), "uint8"))?;
-    let options = PyDict::new(py);
-    options.set_item("buffer", &memory)?;
-    options.set_item("strides", PyTuple::new(py, view.strides())?)?;
-    let array = numpy(py)?.getattr("ndarray")?.call((shape, dtype_name(tensor.dtype)), Some(&options))?;
-    Ok(EmptyArray { memory, array })
+    let (memory, data) = empty(py, Dtype::U8, &[len as isize], MajorOrder::Row)?;
+    // SAFETY: the block is as long as the tensor reaches, and the array keeps it.
+    let array = unsafe { view(memory, like, data, true)? };
+    Ok(EmptyArray { array, data, len })
 }
 
-/// A new array and the memory behind it.
+/// A new array that is contiguous, and where its values lie.
+fn empty<'py>(
+    py: Python<'py>,
+    dtype: Dtype,
+    shape: &[isize],
+    order: MajorOrder,
+) -> PyResult<(Bound<'py, PyAny>, *mut u8)> {
+    let flags = if order == MajorOrder::Row { 0 } else { NPY_ARRAY_F_CONTIGUOUS };
+    // SAFETY: NumPy reads the shape and takes over the reference to the type; without strides and data it makes both.
+    // What comes back is an array.
+    unsafe {
+        let kind = PY_ARRAY_API.PyArray_DescrFromType(py, type_number(dtype) as c_int);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            kind,
+            shape.len() as c_int,
+            shape.as_ptr().cast_mut().cast::<npy_intp>(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            flags,
+            std::ptr::null_mut(),
+        );
+        let array = Bound::from_owned_ptr_or_err(py, array)?;
+        let data = (*array.as_ptr().cast::<PyArrayObject>()).fields.data.cast();
+        Ok((array, data))
+    }
+}
+
+/// A new array that nobody else has yet, and the memory behind it.
 pub struct EmptyArray<'py> {
-    /// What to copy into.
-    pub memory: Bound<'py, PyAny>,
     /// What to hand out.
     pub array: Bound<'py, PyAny>,
+    data: *mut u8,
+    len: usize,
+}
+
+impl EmptyArray<'_> {
+    /// What to copy into.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the array's own memory, which is as long, and stays as long as the array does.
+        unsafe { std::slice::from_raw_parts_mut(self.data, self.len) }
+    }
 }

@@ -273,9 +273,6 @@ pub struct Target {
     buffer: PyUntypedBuffer,
 }
 
-// SAFETY: exclusive use is the caller's promise to `copy_into`; the pointer stays valid until release.
-unsafe impl Sync for Target {}
-
 impl Target {
     /// Takes a writable, contiguous buffer of at least `bytes`.
     pub fn new(out: &Bound<'_, PyAny>, bytes: usize) -> PyResult<Self> {
@@ -295,16 +292,9 @@ impl Target {
         Ok(Self { buffer })
     }
 
-    /// How many bytes it has.
-    pub fn len(&self) -> usize {
-        self.buffer.len_bytes()
-    }
-
-    /// The bytes. Others with the same array in hand must leave them alone meanwhile.
-    #[expect(clippy::mut_from_ref, reason = "the memory is Python's, not the buffer's")]
-    pub fn bytes(&self, len: usize) -> &mut [u8] {
-        debug_assert!(len <= self.buffer.len_bytes());
-        // SAFETY: writable and at least this long, checked by `new`.
-        unsafe { std::slice::from_raw_parts_mut(self.buffer.buf_ptr().cast(), len) }
+    /// Its bytes. Others with the same array in hand must leave them alone meanwhile.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: writable, as `new` has checked, and as long as it says.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.buf_ptr().cast(), self.buffer.len_bytes()) }
     }
 }

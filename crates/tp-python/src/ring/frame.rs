@@ -135,13 +135,13 @@ impl Frame {
         self.record().header.tensor.extent_bytes() as usize
     }
 
-    /// Copies, checks and judges.
-    fn copy_checked(&self, py: Python<'_>, target: &Target) -> bool {
+    /// Copies as much as fits, checks and judges.
+    fn copy_checked(&self, py: Python<'_>, target: &mut [u8]) -> bool {
         if self.is_revoked() {
             return self.judge(false);
         }
         let len = self.len().min(target.len());
-        let copy = || self.frame.copy_to(target.bytes(len));
+        let mut copy = || self.frame.copy_to(&mut target[..len]);
         let whole = if len >= RELEASE_GIL_BYTES { released(py, copy) } else { copy() };
         self.judge_use(whole && !self.is_revoked())
     }
@@ -259,17 +259,16 @@ impl Frame {
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check_readable(py)?;
         let header = &self.record().header;
-        let empty = arrays::empty_like(py, &header.tensor, &self.view)?;
-        let target = Target::new(&empty.memory, self.extent())?;
-        if self.copy_checked(py, &target) { Ok(empty.array) } else { Err(self.overwritten(py)) }
+        let mut copy = arrays::empty_like(py, &header.tensor, &self.view)?;
+        if self.copy_checked(py, copy.bytes()) { Ok(copy.array) } else { Err(self.overwritten(py)) }
     }
 
     /// Copies as much of the payload as fits into a writable, contiguous buffer, which must have room for all elements;
     /// false when the frame was overwritten meanwhile.
     fn copy_into(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check(py)?;
-        let target = Target::new(out, self.extent())?;
-        Ok(self.copy_checked(py, &target))
+        let mut target = Target::new(out, self.extent())?;
+        Ok(self.copy_checked(py, target.bytes()))
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
