@@ -28,7 +28,7 @@ SIZES = [64 * KIB, 640 * KIB, MIB, BEYOND_THE_CACHE]
 FOOTPRINT = 256 * MIB
 """Of a large ring: beyond the last cache of most machines."""
 SMALL_RING = 16
-OTHER_RINGS = [8, 64]
+OTHER_RINGS = [4, 8, 64]
 """Fewer buffers stay in a smaller cache, more leave room for a receiver that is slower than its sender."""
 LARGE = "256 MiB"
 LATENCY = {"client.wake_profile": "latency"}

@@ -1,4 +1,4 @@
-"""A frame can be read before its descriptor has come: what only the descriptor tells is waited for, a moment."""
+"""A frame can be read before its descriptor has come: what only that tells is waited for, a moment."""
 
 from __future__ import annotations
 

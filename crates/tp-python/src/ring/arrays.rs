@@ -7,8 +7,8 @@
 use std::ffi::c_int;
 
 use numpy::npyffi::{
-    NPY_ARRAY_F_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NPY_TYPES, NpyTypes, PY_ARRAY_API, PyArray_Check, PyArrayObject, get_type_object,
-    npy_intp,
+    NPY_ARRAY_F_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NPY_TYPES, NpyTypes, PY_ARRAY_API, PyArray_Check,
+    PyArrayObject, get_type_object, npy_intp,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
