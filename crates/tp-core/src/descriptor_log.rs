@@ -35,7 +35,7 @@ pub struct DescriptorLog {
     highest_epoch: Option<u64>,
     /// The first frame whose descriptor is worth a wait: those before it were sent before anybody listened.
     awaited_from: Option<u64>,
-    /// The last wait was in vain, and none has come since.
+    /// The last wait was in vain, and no newer one has come since.
     gave_up: bool,
     /// By ascending sequence number, which is almost always the order of arrival.
     entries: VecDeque<FrameDescriptor>,
@@ -89,8 +89,8 @@ impl DescriptorLog {
         self.gave_up = false;
     }
 
-    /// Whether the descriptor of a frame may still be on its way: a reader may see a frame in the ring before it was
-    /// told of it, and a publication before its client was.
+    /// Whether the descriptor of a frame may still be on its way: a reader may find a frame in the ring before it was
+    /// described, or before its own client has learned of a new producer's publication.
     pub fn may_come(&self, epoch: u64, seq: u64) -> bool {
         self.epoch == Some(epoch)
             && !self.gave_up
@@ -98,7 +98,7 @@ impl DescriptorLog {
             && self.entries.back().is_none_or(|newest| newest.seq < seq)
     }
 
-    /// Nothing came for long enough: none may come until one does.
+    /// Nothing came for long enough: none is awaited until a newer one comes.
     pub fn give_up(&mut self) {
         self.gave_up = true;
     }
@@ -131,14 +131,16 @@ impl DescriptorLog {
             _ => self.begin(epoch),
         }
         self.counts.received += 1;
-        self.gave_up = false;
         self.note_session(session_id, seq);
         match self.entries.back() {
             Some(newest) if seq <= newest.seq => match self.position(seq) {
                 Ok(known) => self.entries[known] = *descriptor,
                 Err(place) => self.entries.insert(place, *descriptor),
             },
-            _ => self.entries.push_back(*descriptor),
+            _ => {
+                self.entries.push_back(*descriptor);
+                self.gave_up = false;
+            }
         }
         if self.entries.len() > self.capacity {
             self.entries.pop_front();
@@ -323,8 +325,10 @@ mod tests {
         assert_eq!(may_come(&log), [false, false, false]);
         log.record(1, &descriptor(4, 9));
         assert_eq!(may_come(&log), [false, false, false], "of another epoch");
-        log.record(1, &descriptor(5, 2));
-        assert_eq!(may_come(&log), [false, false, true], "some come after all");
+        log.record(1, &descriptor(5, 3));
+        assert!(!log.may_come(5, 4), "nothing new");
+        log.record(1, &descriptor(5, 4));
+        assert!(log.may_come(5, 5), "they come again");
     }
 
     #[test]

@@ -34,9 +34,13 @@ def received(bridge: BridgeService) -> Any:
 
 
 def follow(bridge: BridgeService, sender: FalseSender, epoch: int = EPOCH, **announce: Any) -> None:
-    """Announces until frames would be put into a ring."""
-    sender.announce(epoch, **announce)
-    wait_until(lambda: received(bridge).source_epoch == epoch)
+    """Announces until frames would be put into a ring: what is said while bridges change reaches nobody."""
+
+    def is_followed() -> bool:
+        sender.announce(epoch, **announce)
+        return received(bridge).source_epoch == epoch
+
+    wait_until(is_followed)
 
 
 def is_ready_since(bridge: BridgeService, epoch: int) -> bool:
