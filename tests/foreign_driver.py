@@ -57,15 +57,19 @@ class ForeignDriver(Closing):
         self._thread.start()
 
     def new_epoch(self, number: int, directory: str = "") -> ShmPoolAnnounce:
-        """Makes the files of another epoch, in a directory of its own choice."""
+        """Makes the files of another epoch, in a directory of its own choice, and announces them."""
+        self.announced = self.prepare_epoch(number, directory)
+        return self.announced
+
+    def prepare_epoch(self, number: int, directory: str = "") -> ShmPoolAnnounce:
+        """Makes the files of another epoch, and what would announce them; nobody hears of it yet."""
         where = self.base / (directory or f"epoch-{number}")
         where.mkdir(mode=0o700, exist_ok=True)
         self.address = _native.create_ring(
             where, stream_id=self.stream_id, epoch=number, nslots=NSLOTS, pools=POOLS
         )
         self._keepers.append(_native.RingKeeper(self.address, base_dirs=[where]))
-        self.announced = announce_ring(self.address, producer_id=0, timestamp_ns=0)
-        return self.announced
+        return announce_ring(self.address, producer_id=0, timestamp_ns=0)
 
     def revoke_last(self, reason: LeaseRevokeReason = LeaseRevokeReason.REVOKED) -> ShmLeaseRevoked:
         """Ends the lease that was granted last."""
@@ -97,9 +101,10 @@ class ForeignDriver(Closing):
                 self._once(attach.correlation_id, lambda attach=attach: self._attached(attach))
             for keeper in self._keepers:
                 keeper.refresh()
-            if self.announced is not None:
+            announced = self.announced  # the test may think otherwise at any time
+            if announced is not None:
                 now_ns = time.monotonic_ns()
-                announce = msgspec.structs.replace(self.announced, announce_timestamp_ns=now_ns)
+                announce = msgspec.structs.replace(announced, announce_timestamp_ns=now_ns)
                 self.ear.say(announce, "announce", wait=False)
 
     def _once(self, correlation_id: int, answer: Callable[[], list[Message]]) -> None:

@@ -218,12 +218,9 @@ MALICIOUS = {
 def test_malicious_announces_change_nothing(bare_host: Cluster, driver: ForeignDriver, pool: Pool) -> None:
     """Reliability 12: each is refused, what is mapped stays, and the next good announce works."""
     inp = pool.consumer(10_000, wait_s=5)
-    first = driver.announced
-    assert first is not None
     writer = _native.RingWriter(driver.address, base_dirs=[driver.base])
     reader, files = inp.session.reader, set(mapped_regions(os.getpid(), bare_host))
-    second = driver.new_epoch(2)
-    driver.announced = first
+    second = driver.prepare_epoch(2)
     for number, (what, change) in enumerate(MALICIOUS.items()):
         driver.ear.say(change(_changed(second, announce_timestamp_ns=time.monotonic_ns())), "announce")
         writer.publish(frame(number))
@@ -243,9 +240,7 @@ def test_malicious_announces_change_nothing(bare_host: Cluster, driver: ForeignD
 def test_announces_of_a_stranger_are_counted(bare_host: Cluster, driver: ForeignDriver, pool: Pool) -> None:
     """A good ring, a higher epoch, the right stream: but not said by whoever announced the lease."""
     inp = pool.consumer(10_000, wait_s=5)
-    mine, reader = driver.announced, inp.session.reader
-    theirs = driver.new_epoch(2)
-    driver.announced = mine
+    reader, theirs = inp.session.reader, driver.prepare_epoch(2)
     with Ear(bare_host, ["control"]) as stranger:
 
         def are_counted() -> bool:  # the first ones may come before the consumer hears this publication

@@ -107,9 +107,8 @@ def test_descriptors_of_other_epochs_bring_no_frame(driver: ForeignDriver, pool:
     kept = inp.poll(timeout=5)
     assert kept.seq == 2, "the newest, once there is a mapping"
 
-    driver.new_epoch(2)
+    second = driver.prepare_epoch(2)
     new = _native.RingWriter(driver.address, base_dirs=[driver.base])
-    second, driver.announced = driver.announced, first
     new.publish(frame(20))
     describe(2, 2**63)
     assert inp.poll(timeout=0.3) is None, "what is not announced does not exist"
