@@ -73,6 +73,39 @@ const fn type_number(dtype: Dtype) -> NPY_TYPES {
     }
 }
 
+/// An array over strides and an address, or of memory that NumPy takes for it.
+///
+/// # Safety
+/// Where an address is given it is not null, there are as many strides as dimensions, and all elements can be used there
+/// (read only, unless the flags say otherwise) as long as the array lives.
+unsafe fn array<'py>(
+    py: Python<'py>,
+    dtype: Dtype,
+    shape: &[isize],
+    memory: Option<(&[isize], *mut u8)>,
+    flags: c_int,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (strides, data) =
+        memory.map_or((std::ptr::null(), std::ptr::null_mut()), |(strides, data)| (strides.as_ptr(), data));
+    // SAFETY: NumPy copies shape and strides, takes over the reference to the type, and finds out by itself what
+    // else is true of the memory (contiguous, aligned).
+    unsafe {
+        let kind = PY_ARRAY_API.PyArray_DescrFromType(py, type_number(dtype) as c_int);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            kind,
+            shape.len() as c_int,
+            shape.as_ptr().cast_mut().cast::<npy_intp>(),
+            strides.cast_mut().cast::<npy_intp>(),
+            data.cast(),
+            flags,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(py, array)
+    }
+}
+
 /// An array over memory that `owner` keeps.
 ///
 /// # Safety
@@ -84,25 +117,9 @@ pub unsafe fn view<'py>(
     writable: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = owner.py();
-    let (mut shape, mut strides) = (*view.dims(), *view.steps());
     let flags = if writable { NPY_ARRAY_WRITEABLE } else { 0 };
-    // SAFETY: NumPy copies shape and strides, takes over the reference to the type, and finds out by itself what
-    // else is true of the memory (contiguous, aligned).
-    let array = unsafe {
-        let kind = PY_ARRAY_API.PyArray_DescrFromType(py, type_number(view.dtype()) as c_int);
-        let array = PY_ARRAY_API.PyArray_NewFromDescr(
-            py,
-            get_type_object(py, NpyTypes::PyArray_Type),
-            kind,
-            view.shape().len() as c_int,
-            shape.as_mut_ptr().cast::<npy_intp>(),
-            strides.as_mut_ptr().cast::<npy_intp>(),
-            data.cast(),
-            flags,
-            std::ptr::null_mut(),
-        );
-        Bound::from_owned_ptr_or_err(py, array)?
-    };
+    // SAFETY: such a tensor lies there, as the caller promises.
+    let array = unsafe { array(py, view.dtype(), view.shape(), Some((view.strides(), data)), flags)? };
     // SAFETY: an array that nobody else has yet; the reference to its owner becomes the array's.
     let failed = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), owner.into_ptr()) };
     if failed == 0 { Ok(array) } else { Err(PyErr::fetch(py)) }
@@ -153,22 +170,9 @@ fn empty<'py>(
     order: MajorOrder,
 ) -> PyResult<(Bound<'py, PyAny>, *mut u8)> {
     let flags = if order == MajorOrder::Row { 0 } else { NPY_ARRAY_F_CONTIGUOUS };
-    // SAFETY: NumPy reads the shape and takes over the reference to the type; without strides and data it makes both.
-    // What comes back is an array.
+    // SAFETY: the memory is NumPy's own, and what comes back is an array.
     unsafe {
-        let kind = PY_ARRAY_API.PyArray_DescrFromType(py, type_number(dtype) as c_int);
-        let array = PY_ARRAY_API.PyArray_NewFromDescr(
-            py,
-            get_type_object(py, NpyTypes::PyArray_Type),
-            kind,
-            shape.len() as c_int,
-            shape.as_ptr().cast_mut().cast::<npy_intp>(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            flags,
-            std::ptr::null_mut(),
-        );
-        let array = Bound::from_owned_ptr_or_err(py, array)?;
+        let array = array(py, dtype, shape, None, flags)?;
         let data = (*array.as_ptr().cast::<PyArrayObject>()).fields.data.cast();
         Ok((array, data))
     }

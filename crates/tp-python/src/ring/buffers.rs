@@ -193,16 +193,6 @@ impl View {
         self.dtype
     }
 
-    /// The shape, with room for all dimensions that there may be.
-    pub fn dims(&self) -> &[isize; MAX_DIMS] {
-        &self.shape
-    }
-
-    /// The strides, likewise.
-    pub fn steps(&self) -> &[isize; MAX_DIMS] {
-        &self.strides
-    }
-
     /// Shape.
     pub fn shape(&self) -> &[isize] {
         &self.shape[..self.ndim]
