@@ -50,7 +50,10 @@ def _start(role: str, plan: LinkPlan) -> Process:
 
 
 def best_of(
-    plans: Mapping[str, LinkPlan], rounds: int, better: Callable[[LinkReport], float]
+    plans: Mapping[str, LinkPlan],
+    rounds: int,
+    better: Callable[[LinkReport], float],
+    earlier: Mapping[str, LinkReport] | None = None,
 ) -> dict[str, LinkReport]:
     """The best report of each plan; rounds are interleaved, so that all meet the machine's bad moments.
 
@@ -58,8 +61,9 @@ def best_of(
         plans: By name.
         rounds: How often each is run.
         better: What is smaller, the better.
+        earlier: Reports of rounds before, which count too.
     """
-    reports: dict[str, LinkReport] = {}
+    reports = dict(earlier or {})
     for _ in range(rounds):
         for name, plan in plans.items():
             report = run_pair(plan)

@@ -51,7 +51,7 @@ def never_asked_about(_frame: tp.Frame, work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("own_stream", [False, True], ids=["shared", "own"])
 @pytest.mark.parametrize("use", [in_a_block, copied, asked_about, never_asked_about])
-def test_who_needs_nearly_a_whole_ring_for_a_frame_gets_every_second_one(
+def test_who_needs_nearly_a_whole_ring_for_a_frame_gets_nearly_all_that_it_takes(
     pool: tp.Pool, use: Callable[[tp.Frame, Callable[[], None]], None], *, own_stream: bool
 ) -> None:
     """While it works on one, all others are overwritten: only the newest lasts as long."""
@@ -68,7 +68,7 @@ def test_who_needs_nearly_a_whole_ring_for_a_frame_gets_every_second_one(
             assert frame is not None
             use(frame, lambda: publish(out, SLOTS - 1))
         inp.poll()  # what was never asked about is judged now
-        assert inp.stats.validated >= 15
+        assert inp.stats.validated >= 33  # a few until it is near enough, and one to try whether it still must be
         assert inp.stats.validated + inp.stats.overwritten == inp.stats.delivered - 1
 
 

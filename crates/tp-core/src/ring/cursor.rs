@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::caution::Caution;
 use super::reader::{Borrowed, RingReader};
 use crate::drops::{DropCounters, DropReason};
 use crate::seqlock::Commit;
@@ -87,8 +88,6 @@ const SPARE_ROUNDS: u64 = 16;
 const SEARCHES: u32 = 3;
 /// So many frames may be overwritten while `poll` copies them. It would be the same for the next ones, and each takes time.
 const LOST_COPIES: u32 = 2;
-/// So often the part of a ring that is not left to its writer may be halved; then there is but the newest frame, in any ring.
-const HALVINGS: u32 = 33;
 
 /// A place in a ring.
 #[derive(Debug, Default)]
@@ -105,8 +104,7 @@ pub struct Cursor {
     lost: Option<u64>,
     /// A frame that was taken last, and whether it was lost, as far as that was known.
     fate: Option<(u64, bool)>,
-    /// How many more frames, lately, were lost in use than were not.
-    in_vain: u32,
+    caution: Caution,
 }
 
 impl Cursor {
@@ -158,7 +156,7 @@ impl Cursor {
     /// [WIRE-15.21-3]. The doorbell has rung since then: waiting for it ends at once.
     #[inline]
     pub fn poll<S: Source>(&mut self, source: &S, drops: &DropCounters) -> Polled<S::Frame> {
-        self.get_ahead_if_lost(source);
+        self.get_ahead_if_late(source);
         let (mut searches_left, mut copies_left) = (SEARCHES, LOST_COPIES);
         for _ in 0..source.nslots() + SPARE_ROUNDS {
             let mut commit = source.look(self.next);
@@ -192,7 +190,7 @@ impl Cursor {
                     if copies_left == 0 {
                         break;
                     }
-                    self.get_ahead_if_lost(source);
+                    self.get_ahead_if_late(source);
                 }
                 continue;
             }
@@ -239,19 +237,39 @@ impl Cursor {
         self.lost = Some(seq);
     }
 
-    /// Where to go on if frame `last`, the one taken last, was lost in use: for who chooses frames by more than the ring.
+    /// Where to go on behind frame `last`, the one taken last, if the writer is at our heels: for who chooses frames by
+    /// more than the ring.
     pub fn ahead_of<S: Source>(&mut self, last: u64, source: &S) -> Option<u64> {
+        let was_lost = self.learn_fate(last, source);
+        if was_lost || self.caution.is_watchful() && self.is_too_far_behind(last.saturating_add(1), source) {
+            self.likely_to_stay(source)
+        } else {
+            None
+        }
+    }
+
+    /// Was frame `last` lost in use? Remembers it for the next ones.
+    fn learn_fate<S: Source>(&mut self, last: u64, source: &S) -> bool {
         let was_lost = self.lost == Some(last);
         if self.fate != Some((last, was_lost)) {
             self.fate = Some((last, was_lost));
-            self.in_vain =
-                if was_lost { self.in_vain + 1 } else { self.in_vain.saturating_sub(1) }.min(HALVINGS);
+            if was_lost {
+                self.caution.frame_was_lost(source.nslots());
+            } else {
+                self.caution.frame_stayed();
+            }
         }
-        if was_lost { self.likely_to_stay(source) } else { None }
+        was_lost
     }
 
-    /// If the writer overwrote what was being read it is at our heels, and the next frames would end the same way.
-    fn get_ahead_if_lost<S: Source>(&mut self, source: &S) {
+    /// Is frame `seq` older than those that are likely to stay? One look tells.
+    fn is_too_far_behind<S: Source>(&self, seq: u64, source: &S) -> bool {
+        let beyond = seq.saturating_add(self.caution.distance(source.nslots()) + 1);
+        source.look(beyond).is_ok_and(|commit| commit.is_committed() && commit.seq() >= beyond)
+    }
+
+    /// If the writer overwrote what was being read, and will do so again, go where it takes longer to come.
+    fn get_ahead_if_late<S: Source>(&mut self, source: &S) {
         let ahead = self.next.checked_sub(1).and_then(|last| self.ahead_of(last, source));
         let found = ahead.filter(|seq| *seq > self.next).and_then(|seq| source.oldest_from(seq));
         if let Some(found) = found {
@@ -259,11 +277,10 @@ impl Cursor {
         }
     }
 
-    /// A frame that will be there for a while: the older half of the ring is left to the writer. More of it where that
-    /// was too little before, or who reads slowly would lose one frame after the other.
+    /// A frame that will be there for a while.
     fn likely_to_stay<S: Source>(&self, source: &S) -> Option<u64> {
-        let behind = (source.nslots() / 2) >> self.in_vain.saturating_sub(1);
-        source.newest().map(|newest| newest.saturating_sub(behind))
+        let distance = self.caution.distance(source.nslots());
+        source.newest().map(|newest| newest.saturating_sub(distance))
     }
 
     /// The writer has lapped us. False when nothing is committed further ahead.
