@@ -30,7 +30,7 @@ SIZES = [64 * KIB, 640 * KIB, MIB, BEYOND_THE_CACHE]
 FOOTPRINT = 256 * MIB
 """Of a large ring: beyond the last cache of most machines."""
 SMALL_RING = 16
-OTHER_RINGS = [4, 8, 64]
+OTHER_RINGS = {MIB: [4, 8, 64], BEYOND_THE_CACHE: [4, 8]}
 """Fewer buffers stay in a smaller cache, more leave room for a receiver that is slower than its sender."""
 JUDGED = ("pool", "iceoryx2")
 LARGE = "256 MiB"
@@ -46,10 +46,15 @@ def slots_of(size: int) -> int:
     return max(8, min(1024, FOOTPRINT // (1 << (size - 1).bit_length())))
 
 
+def is_judged(size: int, *, copy: bool) -> bool:
+    """Is there a goal for frames of this size?"""
+    return size == MIB or (copy and size == BEYOND_THE_CACHE)
+
+
 def candidates(size: int, *, copy: bool) -> dict[str, LinkPlan]:
     """Who is compared: each with the same numbers of buffers, asleep and awake while it waits."""
     shared = {"copy": copy, "frame_bytes": size, "seconds": 1.0}
-    few = sorted([SMALL_RING, *(OTHER_RINGS if size == MIB else [])])
+    few = sorted([SMALL_RING, *(OTHER_RINGS[size] if is_judged(size, copy=copy) else [])])
     buffers = {**{f"{slots} slots": slots for slots in few}, LARGE: slots_of(size)}
     plans: dict[str, LinkPlan] = {}
     for name, slots in buffers.items():
@@ -74,11 +79,6 @@ def memcpy(size: int, slots: int, *, seconds: float = 0.5) -> tuple[float, float
         np.copyto(target[copies % slots], source)
         copies += 1
     return copies / elapsed, (time.process_time() - cpu) / copies * 1e6
-
-
-def is_judged(size: int, *, copy: bool) -> bool:
-    """Is there a goal for frames of this size?"""
-    return size == MIB or (copy and size == BEYOND_THE_CACHE)
 
 
 def fastest(reports: dict[str, LinkReport], link: str) -> str | None:
