@@ -461,7 +461,7 @@ class RingReader:
         """
 
     def ahead_of(self, last: int) -> int | None:
-        """Where to go on if frame `last`, which was taken last, was overwritten while it was in use."""
+        """Where to go on behind frame `last`, taken last, if the next ones would be overwritten in use."""
 
     def seek(self, seq: int) -> None:
         """Goes to frame `seq`; what is passed over does not count as a gap."""

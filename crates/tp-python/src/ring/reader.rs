@@ -265,7 +265,8 @@ impl RingReader {
         Ok(ring.pools().map(place).collect())
     }
 
-    /// Where to go on if frame `last`, which was taken last, was overwritten while it was in use: for who reads single frames.
+    /// Where to go on behind frame `last`, which was taken last, if the next ones would be overwritten in use: for who reads
+    /// single frames.
     fn ahead_of(&self, py: Python<'_>, last: u64) -> PyResult<Option<u64>> {
         self.with_released(py, |state| {
             self.tell_lost(&mut state.cursor);
