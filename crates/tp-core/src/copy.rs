@@ -29,10 +29,16 @@ pub enum Locality {
 const STREAM_MIN_BYTES: usize = 64 << 10;
 
 impl Locality {
-    /// For writing frames of `len` bytes round and round through `footprint_bytes` of shared memory.
-    pub fn for_write(len: usize, footprint_bytes: u64) -> Self {
-        let too_large = len >= STREAM_MIN_BYTES && footprint_bytes > last_cache_bytes() as u64;
-        if too_large { Self::Streaming } else { Self::Cached }
+    /// For writing frames of `len` bytes round and round through `footprint_bytes` of shared memory; none where it
+    /// depends on who reads them.
+    pub fn for_write(len: usize, footprint_bytes: u64) -> Option<Self> {
+        if len < STREAM_MIN_BYTES {
+            Some(Self::Cached)
+        } else if footprint_bytes > last_cache_bytes() as u64 {
+            Some(Self::Streaming)
+        } else {
+            None
+        }
     }
 
     /// For reading a frame of `len` bytes into private memory: whoever wanted a copy looks at it next, as far as it fits.
@@ -75,7 +81,6 @@ mod kernel {
     const PAGE: usize = 4096;
     const BLOCK: usize = 4 * PAGE;
     const LINE: usize = 64;
-    const VECTOR: usize = 32;
     /// Below this, say a chunk of a small packet, fences cost more than streaming gains.
     const STREAM_PIECE_BYTES: usize = PAGE;
 
@@ -83,10 +88,6 @@ mod kernel {
     const WIDE_MIN_BYTES: usize = 256;
     /// Copies at least this long are worth a thought: they are (parts of) large frames, not chunks of packets.
     const LARGE_BYTES: usize = 64 << 10;
-
-    /// So far ahead of the stores their lines are asked for. Other processes have read or written them since, perhaps on
-    /// cores with a cache of their own: there a plain loop made 12 to 30 % more copies a second, elsewhere as many within 2 %.
-    const OWNED_AHEAD_BYTES: usize = 2048;
 
     struct Cpu {
         /// `rep movsb` is fast (ERMS).
@@ -146,20 +147,17 @@ mod kernel {
     /// where the two sides are alike and one core has the cache to itself.
     unsafe fn wide(dst: *mut u8, src: *const u8, len: usize) {
         // Both ends are copied without alignment, and partly by the loop as well. The end comes last: its lines are near then.
-        let head = VECTOR - dst.addr() % VECTOR;
-        let body = (len - head) & !(4 * VECTOR - 1);
+        let head = LINE - dst.addr() % LINE;
+        let body = (len - head) & !(2 * LINE - 1);
         let tail = len - head - body;
-        let ahead = if len >= LARGE_BYTES { OWNED_AHEAD_BYTES } else { 0 };
-        // SAFETY: `len` is at least 256, so a vector at the start and four at the end lie within both ranges, and
+        // SAFETY: `len` is at least 256, so a line at the start and two at the end lie within both ranges, and
         // `head + body + tail == len` with a body that is not empty; AVX was detected. Upper halves of registers are lost.
-        // Asking for lines behind the end never faults.
         unsafe {
             asm!(
-                "vmovdqu ymm0, [rsi]",
-                "vmovdqu [rdi], ymm0",
+                "vmovdqu ymm0, [rsi]", "vmovdqu ymm1, [rsi + 32]",
+                "vmovdqu [rdi], ymm0", "vmovdqu [rdi + 32], ymm1",
                 "add rsi, rdx", "add rdi, rdx",
                 "2:",
-                "prefetchw [rdi + r8]", "prefetchw [rdi + r8 + 64]",
                 "vmovdqu ymm0, [rsi]", "vmovdqu ymm1, [rsi + 32]", "vmovdqu ymm2, [rsi + 64]", "vmovdqu ymm3, [rsi + 96]",
                 "vmovdqa [rdi], ymm0", "vmovdqa [rdi + 32], ymm1", "vmovdqa [rdi + 64], ymm2", "vmovdqa [rdi + 96], ymm3",
                 "sub rsi, -128", "sub rdi, -128", "sub rcx, 128", "jnz 2b",
@@ -169,7 +167,7 @@ mod kernel {
                 "vmovdqu [rdi + rax - 64], ymm2", "vmovdqu [rdi + rax - 32], ymm3",
                 "vzeroupper",
                 inout("rsi") src => _, inout("rdi") dst => _, inout("rcx") body => _,
-                in("rax") tail, in("rdx") head, in("r8") ahead,
+                in("rax") tail, in("rdx") head,
                 clobber_abi("sysv64"), options(nostack),
             );
         }
@@ -319,14 +317,11 @@ mod tests {
 
     #[test]
     fn large_copies_and_large_rings_bypass_the_cache() {
-        assert_eq!(Locality::for_write(64, u64::MAX), Locality::Cached);
-        assert_eq!(Locality::for_write(STREAM_MIN_BYTES, u64::MAX), Locality::Streaming);
-        assert_eq!(Locality::for_write(1 << 20, 1 << 21), Locality::Cached);
-        assert_eq!(
-            Locality::for_write(1 << 30, last_cache_bytes() as u64),
-            Locality::Cached,
-            "the ring fits"
-        );
+        assert_eq!(Locality::for_write(64, u64::MAX), Some(Locality::Cached));
+        assert_eq!(Locality::for_write(STREAM_MIN_BYTES - 1, u64::MAX), Some(Locality::Cached));
+        assert_eq!(Locality::for_write(STREAM_MIN_BYTES, u64::MAX), Some(Locality::Streaming));
+        assert_eq!(Locality::for_write(1 << 20, 1 << 21), None);
+        assert_eq!(Locality::for_write(1 << 30, last_cache_bytes() as u64), None, "the ring fits");
         assert_eq!(Locality::for_read(last_cache_bytes() / 2 + 1), Locality::Streaming);
         assert_eq!(Locality::for_read(last_cache_bytes() / 2), Locality::Cached);
     }

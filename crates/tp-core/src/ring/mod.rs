@@ -1,6 +1,7 @@
 //! Rings: one writer, any number of readers, nobody waits for anybody.
 
 mod any;
+mod bypass;
 mod caution;
 mod cursor;
 mod geometry;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::Geometry;
+use super::bypass::Bypass;
 use super::geometry::{RingAddress, RingFiles};
 use super::heads_up::{self, HeadsUp};
 use crate::clock::monotonic_ns;
@@ -126,6 +127,7 @@ pub struct RingWriter {
     _lock: WriterLock,
     crowd: CrowdWaker,
     heads_up: HeadsUp,
+    bypass: Bypass,
     /// Claims that are neither committed nor aborted, oldest first. Almost always empty or one.
     open: std::collections::VecDeque<u64>,
 }
@@ -142,6 +144,7 @@ impl RingWriter {
         let largest_stride = files.geometry.pools.iter().map(|pool| pool.stride_bytes).max().unwrap_or(0);
         let header = Arc::new(header);
         let mut writer = Self {
+            bypass: Bypass::new(files.geometry.nslots),
             geometry: files.geometry,
             // Before the ring is looked at: what another writer does meanwhile would be missed.
             _lock: WriterLock::take(files.header)?,
@@ -241,13 +244,41 @@ impl RingWriter {
     /// `from` must be valid for reads of `len` bytes.
     #[inline]
     pub unsafe fn copy_into_raw(&self, claim: &Claim, offset: u32, from: *const u8, len: usize) {
-        let end = offset as usize + len;
-        assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
-        let pool = &self.pools[claim.pool];
-        let locality = Locality::for_write(claim.values_len_bytes as usize, pool.len() as u64);
-        let start = payload_offset(claim.index, claim.stride_bytes) + u64::from(offset);
         // SAFETY: the caller's promise.
-        unsafe { pool.copy_in(start, from, len, locality) }
+        unsafe { self.copy_part(claim, offset as usize, from, len, self.locality(claim)) }
+    }
+
+    /// How a frame is best copied into its claim, whole or in parts.
+    #[inline]
+    fn locality(&self, claim: &Claim) -> Locality {
+        match self.size_says(claim) {
+            Some(locality) => locality,
+            None => self.bypass.locality(),
+        }
+    }
+
+    /// How a frame is to be copied where its size or that of its pool leaves no choice.
+    #[inline]
+    fn size_says(&self, claim: &Claim) -> Option<Locality> {
+        Locality::for_write(claim.values_len_bytes as usize, self.pools[claim.pool].len() as u64)
+    }
+
+    /// # Safety
+    /// `from` must be valid for reads of `len` bytes.
+    #[inline]
+    unsafe fn copy_part(
+        &self,
+        claim: &Claim,
+        offset: usize,
+        from: *const u8,
+        len: usize,
+        locality: Locality,
+    ) {
+        let end = offset + len;
+        assert!(end <= claim.values_len_bytes as usize, "{end} bytes do not fit the claim");
+        let start = payload_offset(claim.index, claim.stride_bytes) + offset as u64;
+        // SAFETY: the caller's promise.
+        unsafe { self.pools[claim.pool].copy_in(start, from, len, locality) }
     }
 
     /// Copies a whole payload, which others may change meanwhile, and rings ahead shortly before its end.
@@ -257,13 +288,39 @@ impl RingWriter {
     #[inline]
     pub unsafe fn copy_all_raw(&mut self, claim: &Claim, from: *const u8) {
         let len = claim.values_len_bytes as usize;
-        let first = if self.heads_up.matters() { heads_up::bytes_before_ring(len) } else { 0 };
-        // SAFETY: the caller's promise; the second part begins where the first ends.
+        // SAFETY: the caller's promise; each part begins where the one before ends.
         unsafe {
-            self.copy_into_raw(claim, 0, from, first);
+            let tried = self.copy_both_ways(claim, from);
+            let early =
+                if self.heads_up.matters() { heads_up::bytes_before_ring(len).max(tried) } else { tried };
+            let locality = self.locality(claim);
+            self.copy_part(claim, tried, from.add(tried), early - tried, locality);
             self.ring_ahead();
-            self.copy_into_raw(claim, first as u32, from.add(first), len - first);
+            self.copy_part(claim, early, from.add(early), len - early, locality);
         }
+    }
+
+    /// Now and then the beginning of a payload is copied in two ways, to learn which is faster; how many bytes of it.
+    ///
+    /// # Safety
+    /// As for `copy_all_raw`.
+    #[inline]
+    unsafe fn copy_both_ways(&mut self, claim: &Claim, from: *const u8) -> usize {
+        if self.size_says(claim).is_some() {
+            return 0;
+        }
+        let Some(trial) = self.bypass.trial(claim.values_len_bytes as usize) else { return 0 };
+        let part = trial.part_bytes;
+        let begin_ns = monotonic_ns();
+        // SAFETY: the caller's promise; two parts are not longer than the payload.
+        unsafe { self.copy_part(claim, 0, from, part, Locality::Cached) }
+        let middle_ns = monotonic_ns();
+        // SAFETY: as above.
+        unsafe { self.copy_part(claim, part, from.add(part), part, Locality::Streaming) }
+        if trial.is_measured {
+            self.bypass.measured(middle_ns - begin_ns, monotonic_ns() - middle_ns);
+        }
+        2 * part
     }
 
     /// Writes the header of an open claim, so that readers may follow its progress (decision M5).
