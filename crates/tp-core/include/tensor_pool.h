@@ -275,7 +275,10 @@ int tp_reader_drops(const tp_reader *reader, const char *reason, uint64_t *out);
 /* What a view shows. */
 int tp_view_info(const tp_view *view, tp_info *out);
 
-/* TP_OK if all that was read through the view so far is the frame, TP_DROPPED if it was overwritten. */
+/*
+ * TP_OK if all that was read through the view so far is the frame, TP_DROPPED if it was overwritten. A frame that was
+ * lost in its first use counts as a drop, and the next poll goes nearer to the newest frame: so does tp_view_copy.
+ */
 int tp_view_still_valid(const tp_view *view);
 
 /* Copies the payload, or its first `bytes` bytes: TP_OK if the copy is whole, TP_DROPPED if it is garbage. */

@@ -22,6 +22,7 @@ __all__ = [
     "check_metadata",
     "check_name",
     "check_positive",
+    "check_rate",
     "check_seconds",
     "check_shape",
     "check_start",
@@ -33,6 +34,7 @@ _MAX_NAME_BYTES: Final = 255
 _MAX_DIMS: Final = 8
 _MAX_DIM: Final = 2**31 - 1
 _MAX_SEQ: Final = 2**63 - 1
+_MAX_RATE_HZ: Final = 1e9
 _LONGEST_S: Final = 1e9
 """Whoever waits for longer waits for ever; larger integers may not even have a float."""
 
@@ -216,6 +218,18 @@ def check_positive(what: str, value: object, *, most: float = 1e9) -> float | No
     if _is_real(value) and 0 < value <= most:
         return float(value)  # NaN is not above 0
     raise ConfigError(f"{what}={value!r:.80}", hint=f"a number above 0, up to {most:,.0f}")
+
+
+def check_rate(what: str, value: object) -> float:
+    """Frames a second, at most one a nanosecond; 0 for no limit.
+
+    Example:
+        >>> check_rate("max_rate_hz", 2.5)
+        2.5
+    """
+    if _is_real(value) and 0 <= value <= _MAX_RATE_HZ:
+        return float(value)  # NaN is neither above 0 nor below
+    raise ConfigError(f"{what}={value!r:.80}", hint="frames a second, such as 10 or 0.5; 0 for all of them")
 
 
 def check_seconds(what: str, value: object) -> float:

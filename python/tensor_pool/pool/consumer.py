@@ -264,7 +264,8 @@ class Consumer(_native.FrameReceiver, Closing):
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
                 reader.seek(seq + 1)
             # The producer keeps the rate from now on, but does not know what was taken from the ring before.
-            if frame is not None and (not is_first or self._session.pace.allows(frame)):
+            pace = self._session.pace
+            if frame is not None and ((pace.is_whole and not is_first) or pace.allows(frame)):
                 return frame
         return None
 

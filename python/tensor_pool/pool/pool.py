@@ -20,6 +20,7 @@ from tensor_pool.pool.arguments import (
     check_metadata,
     check_name,
     check_positive,
+    check_rate,
     check_seconds,
     check_shape,
     check_start,
@@ -251,7 +252,7 @@ class Pool(Closing):
         *,
         start: Literal["latest", "oldest"] | int = "latest",
         mode: Literal["stream", "rate_limited"] = "stream",
-        max_rate_hz: int = 0,
+        max_rate_hz: float = 0,
         progress: bool = False,
         own_stream: bool = False,
         attach: bool = True,
@@ -271,7 +272,7 @@ class Pool(Closing):
             stream: Its name, or its id, or what `tensor_pool.discover` has found.
             start: The newest frame that is there, the oldest, or a sequence number.
             mode: ``"rate_limited"`` for at most `max_rate_hz` frames a second.
-            max_rate_hz: See `mode`.
+            max_rate_hz: See `mode`; less than one a second as well, such as 0.5.
             progress: Follow frames while they are written.
             own_stream: Ask the producer for a descriptor stream of one's own.
             attach: False follows announces without a lease: for deployments without a driver.
@@ -296,7 +297,7 @@ class Pool(Closing):
         options = ConsumerOptions(
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],
-            max_rate_hz=check_count("max_rate_hz", max_rate_hz, least=0, most=2**32 - 1) or 0,
+            max_rate_hz=check_rate("max_rate_hz", max_rate_hz),
             progress=check_flag("progress", progress),
             own_stream=check_flag("own_stream", own_stream),
             attach=check_flag("attach", attach),

@@ -256,6 +256,19 @@ def test_a_rate_limited_consumer_gets_a_stream_of_its_own(pool, out):
     assert inp.stats.drops == 0
 
 
+def test_a_rate_between_two_whole_numbers_is_kept_on_a_stream_of_its_own(pool, out):
+    inp = pool.consumer(out.name, mode="rate_limited", max_rate_hz=2.5)
+    wait_until(lambda: inp.session.streams.private, what="the producer grants a private stream")
+    wait_until(lambda: out.publish(np.zeros(4, "uint32"), timestamp_ns=1) is not None and inp.poll())
+    second = 1_000_000_000
+    taken = []
+    for n in range(1, 1001):
+        out.publish(np.full(4, n, "uint32"), timestamp_ns=second + n * second // 100)
+        taken += [frame.info.seq for frame in iter(inp.poll, None)]
+    assert 23 <= len(taken) <= 27, taken
+    assert inp.stats.drops == 0
+
+
 def test_a_rate_limit_that_was_declined_is_kept_locally():
     settings = {"driver.descriptor_stream_id_range": "", "client.hello_interval_ms": 50}
     with tp.connect(embedded=True, settings=settings) as pool:  # nothing to give out

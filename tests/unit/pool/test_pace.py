@@ -68,6 +68,12 @@ def test_the_rate_is_ones_own_if_one_was_named(ring: Ring) -> None:
     assert take_all(pace, ring) == [0, 4]
 
 
+@pytest.mark.parametrize(("rate_hz", "is_whole"), [(0, True), (25, True), (25.0, True), (0.5, False)])
+def test_only_whole_rates_can_be_left_to_a_producer(rate_hz: float, is_whole: bool) -> None:
+    options = ConsumerOptions(mode=Mode.RATE_LIMITED, max_rate_hz=rate_hz)
+    assert Pace(options, limited_rate_hz=10).is_whole == is_whole
+
+
 def test_who_asked_for_it_stays_limited(ring: Ring) -> None:
     pace = Pace(ConsumerOptions(mode=Mode.RATE_LIMITED, max_rate_hz=50), limited_rate_hz=10)
     assert not pace.told(Mode.STREAM)

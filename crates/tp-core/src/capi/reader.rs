@@ -1,7 +1,8 @@
 //! Reading frames from C.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::address::{CAddress, base_dirs};
@@ -21,15 +22,56 @@ const READ_RELAXED_STRIDE: u32 = 2;
 pub struct CReader {
     ring: AnyReader,
     cursor: Mutex<Cursor>,
+    losses: Arc<Losses>,
+}
+
+/// What became of frames: views tell it, also when their reader is closed.
+#[derive(Debug, Default)]
+struct Losses {
     drops: DropCounters,
+    /// The number behind that of the last frame that was overwritten in use; 0 before there was one.
+    behind_lost: AtomicU64,
 }
 
 /// `tp_view`.
-pub type CView = AnyFrame;
+#[derive(Debug)]
+pub struct CView {
+    frame: AnyFrame,
+    losses: Arc<Losses>,
+    /// Whether it was whole after its first use.
+    was_whole: OnceLock<bool>,
+}
 
 impl CReader {
     fn cursor(&self) -> MutexGuard<'_, Cursor> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self) -> Polled<AnyFrame> {
+        let mut cursor = self.cursor();
+        if let Some(seq) = self.losses.behind_lost.load(Ordering::Relaxed).checked_sub(1) {
+            cursor.lost(seq);
+        }
+        cursor.poll(&self.ring, &self.losses.drops)
+    }
+
+    fn view(&self, frame: AnyFrame) -> CView {
+        CView { frame, losses: Arc::clone(&self.losses), was_whole: OnceLock::new() }
+    }
+}
+
+impl CView {
+    /// Was it whole after a use? One that was lost in its first use is a drop, and the next ones may be lost, too.
+    fn judge(&self, is_whole: bool, otherwise: DropReason) -> Result<Status, Failure> {
+        let is_first_use = self.was_whole.set(is_whole).is_ok();
+        if is_whole {
+            return Ok(Status::Ok);
+        }
+        self.losses.behind_lost.store(self.frame.record().seq + 1, Ordering::Relaxed);
+        if is_first_use {
+            self.losses.drops.count(otherwise);
+        }
+        Err(dropped(otherwise))
     }
 }
 
@@ -39,16 +81,16 @@ unsafe fn reader<'a>(reader: *const CReader) -> Result<&'a CReader, Failure> {
 }
 
 /// Hands a frame to C: a view to release, and what it is.
-unsafe fn hand_out(frame: CView, view: *mut *mut CView, info: *mut CInfo) -> Result<Status, Failure> {
+unsafe fn hand_out(found: CView, view: *mut *mut CView, info: *mut CInfo) -> Result<Status, Failure> {
     if view.is_null() {
         return Err(Failure::argument("view is null"));
     }
     // SAFETY: null or valid, by the contract of the interface.
     unsafe {
         if !info.is_null() {
-            put(info, CInfo::new(frame.record(), frame.payload()), "info")?;
+            put(info, CInfo::new(found.frame.record(), found.frame.payload()), "info")?;
         }
-        put(view, Box::into_raw(Box::new(frame)), "view")?;
+        put(view, Box::into_raw(Box::new(found)), "view")?;
     }
     Ok(Status::Ok)
 }
@@ -76,7 +118,7 @@ pub unsafe extern "C" fn tp_reader_open(
             let relaxed = flags & READ_RELAXED_STRIDE != 0;
             let mode = if flags & READ_COPIES != 0 { ReadMode::Copy } else { ReadMode::Map };
             let ring = AnyReader::open(&address, &bases, mode, relaxed)?;
-            let reader = CReader { ring, cursor: Mutex::default(), drops: DropCounters::default() };
+            let reader = CReader { ring, cursor: Mutex::default(), losses: Arc::default() };
             put(out, Box::into_raw(Box::new(reader)), "out")?;
         }
         Ok(Status::Ok)
@@ -109,9 +151,9 @@ pub unsafe extern "C" fn tp_reader_poll(
         if view.is_null() {
             return Err(Failure::argument("view is null"));
         }
-        match reader.cursor().poll(&reader.ring, &reader.drops) {
+        match reader.poll() {
             // SAFETY: as above.
-            Polled::Frame(frame) => unsafe { hand_out(frame, view, info) },
+            Polled::Frame(frame) => unsafe { hand_out(reader.view(frame), view, info) },
             Polled::Idle => Ok(Status::None),
         }
     })
@@ -132,11 +174,11 @@ pub unsafe extern "C" fn tp_reader_read(
         // SAFETY: by the contract of the interface.
         let reader = unsafe { reader(handle) }?;
         let frame = reader.ring.take(seq).map_err(|reason| {
-            reader.drops.count(reason);
+            reader.losses.drops.count(reason);
             dropped(reason)
         })?;
         // SAFETY: as above.
-        unsafe { hand_out(frame, view, info) }
+        unsafe { hand_out(reader.view(frame), view, info) }
     })
 }
 
@@ -216,12 +258,12 @@ pub unsafe extern "C" fn tp_reader_drops(
         // SAFETY: by the contract of the interface.
         let (reader, name) = unsafe { (reader(handle)?, text(reason, "reason")?) };
         let count = match name {
-            "late" => reader.drops.late(),
+            "late" => reader.losses.drops.late(),
             "gap" => reader.cursor().gaps(),
             name => {
                 let known = DropReason::ALL.iter().find(|reason| reason.label() == name);
                 let unknown = || Failure::argument(format!("there is no reason {name:?} to drop a frame"));
-                reader.drops.get(*known.ok_or_else(unknown)?)
+                reader.losses.drops.get(*known.ok_or_else(unknown)?)
             }
         };
         // SAFETY: as above.
@@ -239,8 +281,8 @@ pub unsafe extern "C" fn tp_view_info(view: *const CView, out: *mut CInfo) -> c_
     call(|| {
         // SAFETY: by the contract of the interface.
         unsafe {
-            let view = given(view, "view")?;
-            put(out, CInfo::new(view.record(), view.payload()), "out")?;
+            let frame = &given(view, "view")?.frame;
+            put(out, CInfo::new(frame.record(), frame.payload()), "out")?;
         }
         Ok(Status::Ok)
     })
@@ -254,8 +296,8 @@ pub unsafe extern "C" fn tp_view_info(view: *const CView, out: *mut CInfo) -> c_
 pub unsafe extern "C" fn tp_view_still_valid(view: *const CView) -> c_int {
     call(|| {
         // SAFETY: by the contract of the interface.
-        let valid = unsafe { given(view, "view") }?.still_valid();
-        if valid { Ok(Status::Ok) } else { Err(dropped(DropReason::Overwritten)) }
+        let view = unsafe { given(view, "view") }?;
+        view.judge(view.frame.still_valid(), DropReason::Overwritten)
     })
 }
 
@@ -268,7 +310,7 @@ pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, b
     call(|| {
         // SAFETY: by the contract of the interface.
         let view: &CView = unsafe { given(view, "view") }?;
-        let length = bytes.min(view.record().header.values_len_bytes.into()) as usize;
+        let length = bytes.min(view.frame.record().header.values_len_bytes.into()) as usize;
         if length > 0 && target.is_null() {
             return Err(Failure::argument("target is null"));
         }
@@ -277,8 +319,7 @@ pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, b
             // SAFETY: not null, and as long as the caller says.
             _ => unsafe { std::slice::from_raw_parts_mut(target.cast(), length) },
         };
-        let whole = view.copy_to(out);
-        if whole { Ok(Status::Ok) } else { Err(dropped(DropReason::ChangedWhileReading)) }
+        view.judge(view.frame.copy_to(out), DropReason::ChangedWhileReading)
     })
 }
 

@@ -178,7 +178,8 @@ fn overwritten_frames_are_dropped_and_views_outlive_their_reader() {
         expect(tp_view_still_valid(view), S::Dropped, "overwritten");
         expect(tp_view_copy(view, [0u8; 8].as_mut_ptr().cast(), 8), S::Dropped, "changed_while_reading");
         expect(tp_reader_read(reader, 0, &mut other, null_mut()), S::Dropped, "overwritten");
-        for (reason, wanted) in [(c"late", 1), (c"stale", 1), (c"overwritten", 1), (c"gap", 0)] {
+        // The view, once, and the frame that was asked for again.
+        for (reason, wanted) in [(c"late", 2), (c"stale", 1), (c"overwritten", 2), (c"gap", 0)] {
             expect(tp_reader_drops(reader, reason.as_ptr(), &mut count), S::Ok, "");
             assert_eq!(count, wanted, "{reason:?}");
         }
@@ -190,6 +191,45 @@ fn overwritten_frames_are_dropped_and_views_outlive_their_reader() {
         assert_eq!((info.seq, *info.payload.cast::<u8>()), (2, 1));
         tp_view_release(view);
         tp_view_release(other);
+    }
+}
+
+#[test]
+fn a_reader_that_loses_frames_in_use_goes_nearer_to_the_newest() {
+    const SLOTS: u32 = 8;
+    let ring = Ring::new(SLOTS);
+    let (writer, reader) = (ring.writer(SLOTS), ring.reader(SLOTS, 0));
+    // SAFETY: as above.
+    unsafe {
+        let publish = |frames| {
+            for _ in 0..frames {
+                let payload = [1u8; 8].as_ptr().cast();
+                expect(tp_writer_publish(writer, payload, 8, &bytes_frame(8), null_mut()), S::Ok, "");
+            }
+        };
+        let poll = || {
+            let (mut view, mut info) = (null_mut(), NO_INFO);
+            expect(tp_reader_poll(reader, &mut view, &mut info), S::Ok, "");
+            (view, info.seq)
+        };
+        publish(SLOTS);
+        let (first, seq) = poll();
+        assert_eq!(seq, 0);
+        publish(1);
+        let mut copy = [0u8; 8];
+        expect(tp_view_copy(first, copy.as_mut_ptr().cast(), 8), S::Dropped, "changed_while_reading");
+        let (second, seq) = poll();
+        assert_eq!(seq, 4, "not 1, the writer's next");
+        expect(tp_view_still_valid(second), S::Ok, "");
+        publish(SLOTS);
+        expect(tp_view_still_valid(second), S::Dropped, "overwritten");
+        let mut late = 0;
+        expect(tp_reader_drops(reader, c"late".as_ptr(), &mut late), S::Ok, "");
+        assert_eq!(late, 1, "the second was whole when it was used");
+        tp_view_release(first);
+        tp_view_release(second);
+        tp_reader_close(reader);
+        tp_writer_close(writer);
     }
 }
 

@@ -17,7 +17,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     start: Start = "latest"
     mode: Mode = Mode.STREAM
-    max_rate_hz: int = 0
+    max_rate_hz: float = 0
     progress: bool = False
     own_stream: bool = False
     attach: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.closing import Closing
@@ -59,7 +60,7 @@ class ConsumerStreams(Closing):
             supports_shm=options.shm,
             supports_progress=options.progress,
             mode=options.mode,
-            max_rate_hz=options.max_rate_hz,
+            max_rate_hz=math.ceil(options.max_rate_hz),  # thinned out further here: see `Pace`
             expected_layout_version=LAYOUT_VERSION,
             descriptor_stream_id=_any_of(descriptor_ids, consumer_id),
             control_stream_id=_any_of(control_ids, consumer_id),

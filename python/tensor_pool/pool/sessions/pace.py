@@ -33,6 +33,8 @@ class Pace:
         """How it reads now; what it asked for is in its hellos."""
         self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
         """Thins frames out while the producer does not do it for us."""
+        self.is_whole = float(options.max_rate_hz).is_integer()
+        """Rates in hellos are whole: of any other a producer keeps the next higher one."""
         self._asked_for_it = options.mode is Mode.RATE_LIMITED
         self._told_rate_hz = options.max_rate_hz or limited_rate_hz
         self._thinned = 0
