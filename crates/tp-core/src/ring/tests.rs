@@ -563,3 +563,18 @@ fn nobody_is_woken_early_where_nobody_sleeps() {
         writer.ring_all(monotonic_ns());
     }
 }
+
+/// Parts of the first frames go through the cache and past it, and so do those of a trial later on.
+#[test]
+fn large_frames_are_whole_whichever_way_they_are_copied() {
+    const SLOTS: u32 = 4;
+    let ring = ring(SLOTS, &[1 << 19]);
+    let (mut writer, reader) = (ring.writer(), ring.reader());
+    for n in 0..40 * SLOTS {
+        let len = [64 << 10, (64 << 10) - 1, (128 << 10) + 1, 300_001, 1 << 19][n as usize % 5];
+        let payload: Vec<u8> =
+            (0..len).map(|at: usize| (at * 7 + at / 4096 + n as usize * 31) as u8).collect();
+        let seq = publish(&mut writer, &payload);
+        assert!(read(&reader, seq).unwrap() == payload, "frame {n} of {len} bytes");
+    }
+}
