@@ -11,6 +11,10 @@ use crate::layout::SLOT_BYTES;
 /// How much is made present at once: a millisecond or two, and a whole huge page.
 const PREFAULT_BYTES: usize = 2 << 20;
 
+const SLOT_WORDS: usize = SLOT_BYTES / 8;
+/// Of a cache.
+const LINE_WORDS: usize = 8;
+
 /// What a mapping may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -104,13 +108,35 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(at) }
     }
 
+    /// A slot, by words.
+    #[inline]
+    fn slot(&self, offset: u64) -> &[AtomicU64; SLOT_WORDS] {
+        let at = self.at(offset, SLOT_BYTES).cast::<[AtomicU64; SLOT_WORDS]>();
+        assert!(at.is_aligned(), "offset {offset} is not aligned");
+        // SAFETY: mapped as long as `self` lives, aligned, and every access to shared memory is atomic.
+        unsafe { &*at }
+    }
+
     /// Writes a slot's bytes behind its commit word, by relaxed words.
+    ///
+    /// Lines that say it already are left alone: most say of a frame what they said of the last one in this slot, and
+    /// every reader would have to fetch them anew.
     #[inline]
     pub fn store_slot(&self, offset: u64, slot: &[u8; SLOT_BYTES]) {
         assert_eq!(self.access, Access::Write, "the mapping is read-only");
-        for (i, bytes) in slot.chunks_exact(8).enumerate().skip(1) {
-            let value = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8"));
-            self.word(offset + 8 * i as u64).store(value, Relaxed);
+        let mut words = [0; SLOT_WORDS];
+        for (word, bytes) in words.iter_mut().zip(slot.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8"));
+        }
+        let lines = self.slot(offset).chunks_exact(LINE_WORDS).zip(words.chunks_exact(LINE_WORDS));
+        for (number, (line, words)) in lines.enumerate() {
+            let commit_word = usize::from(number == 0);
+            let (line, words) = (&line[commit_word..], &words[commit_word..]);
+            // Without a branch for each word: they are the same, or one of the first differs.
+            let differ = line.iter().zip(words).fold(0, |sum, (at, word)| sum | (at.load(Relaxed) ^ word));
+            if differ != 0 {
+                line.iter().zip(words).for_each(|(at, word)| at.store(*word, Relaxed));
+            }
         }
     }
 
@@ -118,8 +144,8 @@ impl Mapping {
     #[inline]
     pub fn load_slot(&self, offset: u64) -> [u8; SLOT_BYTES] {
         let mut slot = [0; SLOT_BYTES];
-        for (i, bytes) in slot.chunks_exact_mut(8).enumerate().skip(1) {
-            bytes.copy_from_slice(&self.word(offset + 8 * i as u64).load(Relaxed).to_ne_bytes());
+        for (word, bytes) in self.slot(offset).iter().zip(slot.chunks_exact_mut(8)).skip(1) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         slot
     }
