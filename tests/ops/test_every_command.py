@@ -269,6 +269,22 @@ class TestMeasuring:
             lines.append(process.read_line())
         assert " Hz " in lines[-1]
 
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("tap", "qos", "--format", "jsonl"),
+            ("streams", "--watch", "--interval", "0.1", "--format", "jsonl"),
+            ("clients", "--watch", "--interval", "0.1", "--format", "jsonl"),
+            ("events", "--follow", "--format", "jsonl"),
+        ],
+        ids=lambda arguments: arguments[0],
+    )
+    def test_ctrl_c_is_how_watching_ends(self, host: Host, arguments: tuple[str, ...]) -> None:
+        process = host.start(*arguments)
+        assert process.read_line().startswith("{")
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait() == OK
+
     def test_a_json_document_must_end(self, ask: Callable) -> None:
         outcome = ask("hz", "camera-1", "--format", "json")
         assert outcome.code == USAGE

@@ -101,6 +101,13 @@ class TestWatching:
         assert out.count("N\n") == 3
         assert "\033" not in out
 
+    def test_ctrl_c_leaves_a_whole_document(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def interrupted(_: float) -> None:
+            raise KeyboardInterrupt
+
+        self.listing("json", pause=interrupted)()
+        assert [row["n"] for row in json.loads(capsys.readouterr().out)] == [0]
+
     def test_an_endless_document_is_refused(self) -> None:
         with pytest.raises(click.UsageError, match="jsonl"):
             self.listing("json", count=None)()

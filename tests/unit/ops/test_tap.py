@@ -1,6 +1,7 @@
 """The tap's logic on a bus in memory: decoding, filters, what is not ours."""
 
 import struct
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from tensor_pool._native import crc32c
 from tensor_pool.bridging.udp import for_chunks_in
 from tensor_pool.config import StreamsSection
 from tensor_pool.ops.chunk_tap import ChunkReader, chunk_places
-from tensor_pool.ops.cli.tap import _line, _short
+from tensor_pool.ops.cli.tap import _line, _print, _short
 from tensor_pool.ops.tap import SOURCES, Filter, Tap, Tapped, endpoints, known_types
 from tensor_pool.runtime import FakeClock
 from tensor_pool.transport.memory import MemoryBus
@@ -54,6 +55,21 @@ def test_each_stream_is_named_by_its_source() -> None:
     assert [t.source for t in place.send(QOS)] == ["qos"]
     assert [t.source for t in place.send(DESCRIPTOR, stream_id=1100)] == ["descriptor"]
     assert place.send(DESCRIPTOR, stream_id=4711) == []
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "jsonl"])
+def test_ctrl_c_ends_a_tap_with_what_it_has_seen(
+    output_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def messages() -> Iterator[Tapped]:
+        yield from Place().send(QOS)
+        raise KeyboardInterrupt
+
+    _print(messages(), output_format)
+    out = capsys.readouterr().out
+    assert "QosProducer" in out
+    if output_format == "json":
+        assert len(msgspec.json.decode(out)) == 1
 
 
 def test_a_message_is_decoded_as_the_wire_tools_do() -> None:

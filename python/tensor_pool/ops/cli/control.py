@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -226,12 +227,13 @@ def _followed(
 ) -> Iterator[dict[str, Any]]:
     deadline = None if seconds is None else time.monotonic() + seconds
     left = count
-    for event in heard:
-        if not keys or event.key in keys:
-            yield _row(event)
-            left = None if left is None else left - 1
-        if left == 0 or (deadline is not None and time.monotonic() >= deadline):
-            return
+    with suppress(KeyboardInterrupt):  # enough was heard
+        for event in heard:
+            if not keys or event.key in keys:
+                yield _row(event)
+                left = None if left is None else left - 1
+            if left == 0 or (deadline is not None and time.monotonic() >= deadline):
+                return
 
 
 def _row(event: Event) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,8 +185,9 @@ def log(
 def _followed(known: list[Entry], asking: SupervisorClient) -> Iterator[Entry]:
     yield from known
     last = known[-1].number if known else 0
-    # What was made while the question was on its way comes once.
-    yield from (entry for entry in asking.decisions() if entry.number > last)
+    with suppress(KeyboardInterrupt):  # it was followed for long enough
+        # What was made while the question was on its way comes once.
+        yield from (entry for entry in asking.decisions() if entry.number > last)
 
 
 def _log_row(entry: Entry) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -169,15 +170,18 @@ def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterato
 
 
 def _print(messages: Iterator[Tapped], output_format: OutputFormat) -> None:
+    document: list[dict[str, Any]] = []
+    with suppress(KeyboardInterrupt):  # it has seen enough
+        for tapped in messages:
+            if output_format == "json":
+                document.append(_row(tapped))
+            elif output_format == "jsonl":
+                print_record(_row(tapped), "jsonl")
+            else:
+                click.echo(_line(tapped))
+            sys.stdout.flush()
     if output_format == "json":
-        print_json([_row(tapped) for tapped in messages])
-        return
-    for tapped in messages:
-        if output_format == "jsonl":
-            print_record(_row(tapped), "jsonl")
-        else:
-            click.echo(_line(tapped))
-        sys.stdout.flush()
+        print_json(document)
 
 
 def _row(tapped: Tapped) -> dict[str, Any]:

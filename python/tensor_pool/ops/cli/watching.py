@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -113,24 +115,23 @@ def print_listing(
         print_rows(rows(), columns, output_format, spare=spare)
         return
     _check_end(output_format, count)
-    done = 0
     document: list[dict[str, Any]] = []
-    while True:
-        at = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        found = rows()
-        if output_format == "jsonl":
-            print_rows(({"at": at, **row} for row in found), columns, "jsonl")
-        elif output_format == "json":
-            document += ({"at": at, **row} for row in found)
-        else:
-            is_terminal = sys.stdout.isatty()
-            click.echo(f"{_CLEAR}{at}" if is_terminal else at)
-            print_rows(found, columns, "table", spare=spare)
-            click.echo()
-            sys.stdout.flush()
-        done += 1
-        if done == count:
-            break
-        pause(interval)
+    with suppress(KeyboardInterrupt):  # it was watched for long enough
+        for done in itertools.count(1):
+            at = datetime.now().astimezone().isoformat(timespec="milliseconds")
+            found = rows()
+            if output_format == "jsonl":
+                print_rows(({"at": at, **row} for row in found), columns, "jsonl")
+            elif output_format == "json":
+                document += ({"at": at, **row} for row in found)
+            else:
+                is_terminal = sys.stdout.isatty()
+                click.echo(f"{_CLEAR}{at}" if is_terminal else at)
+                print_rows(found, columns, "table", spare=spare)
+                click.echo()
+                sys.stdout.flush()
+            if done == count:
+                break
+            pause(interval)
     if output_format == "json":
         print_json(document)
