@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,6 +113,8 @@ def test_a_dry_run_is_ended_by_command_and_the_log_is_followed(
             break
     assert (entry["consumer_id"], entry["after"]) == (slow_id, "rate_limited")
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each once, in order"
+    os.kill(following.pid, signal.SIGINT)
+    assert following.wait() == exit_codes.OK
     wait_until(lambda: ask("supervisor", "status")[0]["mode"] == "rate_limited", timeout_s=30)
     assert tpool("send", "supervisor", "dry_run=maybe", where).code == exit_codes.PROBLEMS
 

@@ -201,7 +201,11 @@ def events(
     if seconds is None and count is None and not follow:
         seconds = 1.25 * config[ControlSection].status_period_ms / 1_000
     try:
-        with _connected(config, tags=tags or None, hears_commands=commands) as control:
+        # Ctrl-C: enough was heard. Rows that are waited for end with it, so that a JSON document is whole.
+        with (
+            _connected(config, tags=tags or None, hears_commands=commands) as control,
+            suppress(KeyboardInterrupt),
+        ):
             rows = _followed(control.events(timeout_s=seconds), keys=keys, count=count, seconds=seconds)
             if output_format == "table":
                 for row in rows:
@@ -227,7 +231,7 @@ def _followed(
 ) -> Iterator[dict[str, Any]]:
     deadline = None if seconds is None else time.monotonic() + seconds
     left = count
-    with suppress(KeyboardInterrupt):  # enough was heard
+    with suppress(KeyboardInterrupt):
         for event in heard:
             if not keys or event.key in keys:
                 yield _row(event)

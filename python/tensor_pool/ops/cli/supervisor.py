@@ -175,19 +175,22 @@ def log(
             entries = _followed(list(entries), asking)
         wanted = (entry for entry in entries if entry.is_decision or not decisions)
         rows = (_log_row(entry) for entry in itertools.islice(wanted, count))
-        if follow and output_format == "table":
-            for row in rows:  # one by one: a table would wait for its last row
-                click.echo("  ".join(str(row[column] or "-") for column in _LOG))
-        else:
-            print_rows(rows if follow else list(rows), _LOG, output_format)
+        if not follow:
+            print_rows(list(rows), _LOG, output_format)
+            return
+        with suppress(KeyboardInterrupt):  # it was followed for long enough
+            if output_format == "table":
+                for row in rows:  # one by one: a table would wait for its last row
+                    click.echo("  ".join(str(row[column] or "-") for column in _LOG))
+            else:
+                print_rows(rows, _LOG, output_format)
 
 
 def _followed(known: list[Entry], asking: SupervisorClient) -> Iterator[Entry]:
     yield from known
     last = known[-1].number if known else 0
-    with suppress(KeyboardInterrupt):  # it was followed for long enough
-        # What was made while the question was on its way comes once.
-        yield from (entry for entry in asking.decisions() if entry.number > last)
+    # What was made while the question was on its way comes once.
+    yield from (entry for entry in asking.decisions() if entry.number > last)
 
 
 def _log_row(entry: Entry) -> dict[str, Any]:
