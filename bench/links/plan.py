@@ -10,7 +10,7 @@ import msgspec
 PEERS: Final = Path(__file__).parent.parent.parent / ".build" / "bench-peers"
 """Where `make bench` installs the other libraries; nothing else ever sees them."""
 
-LinkName = Literal["pool", "iceoryx2", "zmq"]
+LinkName = Literal["pool", "iceoryx2", "zmq", "plain"]
 WaitName = Literal["sleep", "waitset", "spin"]
 
 

@@ -36,6 +36,10 @@ def make_sender(plan: LinkPlan) -> Sender:
         from links.iceoryx import Iceoryx2Sender  # noqa: PLC0415
 
         return Iceoryx2Sender(plan)
+    if plan.link == "plain":
+        from links.plain import PlainSender  # noqa: PLC0415
+
+        return PlainSender(plan)
     from links.zeromq import ZmqSender  # noqa: PLC0415
 
     return ZmqSender(plan)
@@ -51,6 +55,10 @@ def make_receiver(plan: LinkPlan) -> Receiver:
         from links.iceoryx import Iceoryx2Receiver  # noqa: PLC0415
 
         return Iceoryx2Receiver(plan)
+    if plan.link == "plain":
+        from links.plain import PlainReceiver  # noqa: PLC0415
+
+        return PlainReceiver(plan)
     from links.zeromq import ZmqReceiver  # noqa: PLC0415
 
     return ZmqReceiver(plan)

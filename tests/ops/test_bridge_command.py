@@ -187,6 +187,8 @@ def test_a_mapping_that_carries_nothing_says_why(
     host: Cluster, status: Callable, file: Path, bridges: contextlib.ExitStack
 ) -> None:
     with host.connect() as pool, pool.producer(SOURCE, dtype="uint8", shape=(9,), slots=16):
+        # A bridge that a test before this killed has it until its lease ends.
+        wait_until(lambda: {s.stream_id: s.producer_id for s in pool.streams()}.get(DEST) is None)
         with pool.producer(DEST, dtype="uint8", shape=(9,)):  # before the bridge can have it
             running = bridges.enter_context(
                 host.start("bridge", "run", "--config", str(file), "--format", "jsonl")
