@@ -119,6 +119,8 @@ def measure(results: Results, size: int, *, copy: bool) -> dict[str, LinkReport]
             plain, large = reports[PLAIN], reports[f"pool, {LARGE}"]
             of_memcpy = "of memcpy's speed (CPU time)"
             publish, read = plain.send_cpu_us / large.send_cpu_us, plain.receive_cpu_us / large.receive_cpu_us
+            frames = large.frames_per_s / plain.frames_per_s
+            results.add(f"1 MiB, {LARGE} ring: frames/s of memcpy at both ends", frames, "x", at_least=0.9)
             results.add(f"1 MiB, {LARGE} ring: publish, {of_memcpy}", publish, "x", at_least=0.9)
             results.add(f"1 MiB, {LARGE} ring: read, {of_memcpy}", read, "x", at_least=0.9)
     if size == 640 * KIB:
