@@ -36,6 +36,17 @@ def test_data_goes_to_standard_output_and_errors_to_standard_error(tmp_path: Pat
     assert bad.stderr.splitlines()[1] == "   at: environment TENSOR_POOL__LOG__LEVEL"
 
 
+def test_the_package_itself_is_the_command() -> None:
+    module = subprocess.run(
+        [sys.executable, "-m", "tensor_pool", "version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (module.returncode, module.stdout) == (0, tpool("version").stdout)
+
+
 def with_trial_command(body: str) -> list[str]:
     """A ``tpool`` with one more command, `trial`."""
     script = f"""

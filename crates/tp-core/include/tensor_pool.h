@@ -276,8 +276,11 @@ int tp_reader_drops(const tp_reader *reader, const char *reason, uint64_t *out);
 int tp_view_info(const tp_view *view, tp_info *out);
 
 /*
- * TP_OK if all that was read through the view so far is the frame, TP_DROPPED if it was overwritten. A frame that was
- * lost in its first use counts as a drop, and the next poll goes nearer to the newest frame: so does tp_view_copy.
+ * TP_OK if all that was read through the view so far is the frame, TP_DROPPED if it was overwritten.
+ *
+ * This, or tp_view_copy of the whole payload, ends the first use of a frame. One that is lost in it counts as a drop;
+ * one that is lost later was used already. After either the next poll goes nearer to the newest frame, if the one that
+ * was lost is the one taken last: what follows it would be lost next.
  */
 int tp_view_still_valid(const tp_view *view);
 

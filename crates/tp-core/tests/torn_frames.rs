@@ -294,7 +294,7 @@ fn hunt(job: Job) -> [Tally; READERS.len()] {
     tallies.map(|(_, tally)| tally)
 }
 
-/// `frames` through each of three small rings, and a few large ones that take the streaming copies.
+/// `frames` through each of three small rings, and a few large ones, of which some parts go past the cache.
 fn hunt_everywhere(frames: u64) {
     let small = [1, 2, 8].map(|nslots| Job { nslots, max_bytes: 4096, frames });
     let large = [1, 2].map(|nslots| Job { nslots, max_bytes: 4 << 20, frames: frames / 2000 });

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import Counter
@@ -129,7 +128,7 @@ class SendLane(Closing):
         self._consumer = pool.consumer(
             route.source_stream_id,
             mode="rate_limited" if route.mapping.max_rate_hz else "stream",
-            max_rate_hz=math.ceil(route.mapping.max_rate_hz),
+            max_rate_hz=route.mapping.max_rate_hz,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(

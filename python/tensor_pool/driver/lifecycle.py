@@ -111,7 +111,7 @@ class Lifecycle:
         self._made.add(FoundEpoch(stream.stream_id, number))
         self.retire(stream, now)
         self._keepers[stream.stream_id] = keeper
-        stream.epoch = epoch
+        stream.begin_epoch(epoch)
         self.allocated_bytes += epoch.allocated_bytes
         self.leases.move(stream.stream_id, number)
         self._without_epoch.discard(stream.stream_id)
@@ -124,7 +124,8 @@ class Lifecycle:
         keeper = self._keepers.pop(stream.stream_id, None)
         if keeper is not None:
             keeper.close()
-        epoch, stream.epoch = stream.epoch, None
+        epoch = stream.epoch
+        stream.begin_epoch(None)
         if epoch is None:
             return
         self.allocated_bytes -= epoch.allocated_bytes

@@ -113,6 +113,10 @@ class Stream(msgspec.Struct, kw_only=True):
         self.geometry = geometry
         if wish is not None:
             self.shape = wish.shape
+
+    def begin_epoch(self, epoch: Epoch | None) -> None:
+        """Another epoch, or none: its frames are counted anew, and none was reported yet."""
+        self.epoch = epoch
         self.current_seq = self.rate_milli_hz = None
 
     def report(self, seq: int, now_ns: int) -> None:

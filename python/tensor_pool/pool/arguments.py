@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard, TypeVar
 
 from tensor_pool.errors import ChannelError, ConfigError
 from tensor_pool.pool.fallback_uri import check_fallback_uri
+from tensor_pool.pool.pacing import MAX_RATE_HZ, MIN_RATE_HZ
 
 if TYPE_CHECKING:
     from tensor_pool.pool.consumer import Consumer
@@ -34,7 +35,6 @@ _MAX_NAME_BYTES: Final = 255
 _MAX_DIMS: Final = 8
 _MAX_DIM: Final = 2**31 - 1
 _MAX_SEQ: Final = 2**63 - 1
-_MAX_RATE_HZ: Final = 1e9
 _LONGEST_S: Final = 1e9
 """Whoever waits for longer waits for ever; larger integers may not even have a float."""
 
@@ -221,14 +221,14 @@ def check_positive(what: str, value: object, *, most: float = 1e9) -> float | No
 
 
 def check_rate(what: str, value: object) -> float:
-    """Frames a second, at most one a nanosecond; 0 for no limit.
+    """Frames a second; 0 for no limit.
 
     Example:
         >>> check_rate("max_rate_hz", 2.5)
         2.5
     """
-    if _is_real(value) and 0 <= value <= _MAX_RATE_HZ:
-        return float(value)  # NaN is neither above 0 nor below
+    if _is_real(value) and (value == 0 or MIN_RATE_HZ <= value <= MAX_RATE_HZ):
+        return float(value)  # NaN is neither
     raise ConfigError(f"{what}={value!r:.80}", hint="frames a second, such as 10 or 0.5; 0 for all of them")
 
 

@@ -263,9 +263,11 @@ class Consumer(_native.FrameReceiver, Closing):
             if seq >= reader.next_seq:
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
                 reader.seek(seq + 1)
-            # The producer keeps the rate from now on, but does not know what was taken from the ring before.
-            pace = self._session.pace
-            if frame is not None and ((pace.is_whole and not is_first) or pace.allows(frame)):
+            # The producer keeps the rate from now on, but does not know what was taken from the ring before,
+            # nor a rate that no whole number tells.
+            options = self._session.options
+            is_known = options.max_rate_hz == options.whole_rate_hz
+            if frame is not None and ((is_known and not is_first) or self._session.pace.allows(frame)):
                 return frame
         return None
 

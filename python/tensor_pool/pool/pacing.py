@@ -6,23 +6,25 @@ from typing import Final
 
 from tensor_pool.errors import ConfigError
 
-__all__ = ["RateGate", "period_of"]
+__all__ = ["MAX_RATE_HZ", "MIN_RATE_HZ", "RateGate", "period_of"]
 
 _NS_PER_S: Final = 1_000_000_000
-_MAX_RATE_HZ: Final = _NS_PER_S
+MIN_RATE_HZ: Final = 1e-6
+MAX_RATE_HZ: Final = 1e9
+"""A frame in eleven days, and one a nanosecond."""
 
 
 def period_of(max_rate_hz: float) -> int:
     """Nanoseconds between two frames at this rate; 0 where all may pass.
 
     Raises:
-        ConfigError: A rate that is negative or beyond one frame a nanosecond.
+        ConfigError: A rate that is negative, below one frame in eleven days, or beyond one a nanosecond.
 
     Example:
         >>> period_of(50), period_of(0)
         (20000000, 0)
     """
-    if not 0 <= max_rate_hz <= _MAX_RATE_HZ:
+    if max_rate_hz != 0 and not MIN_RATE_HZ <= max_rate_hz <= MAX_RATE_HZ:
         raise ConfigError(
             f"{max_rate_hz} Hz is no rate", hint="0 lets all frames pass, 10 ten of them a second"
         )

@@ -292,12 +292,13 @@ class Pool(Closing):
         section = self._context.section
         patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
         wished_gap = check_count("max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=MAX_SLOTS)
-        if mode == "rate_limited" and not max_rate_hz:
+        rate_hz = check_rate("max_rate_hz", max_rate_hz)
+        if mode == "rate_limited" and not rate_hz:
             raise ConfigError('mode="rate_limited" without a rate', hint="give one, such as max_rate_hz=10")
         options = ConsumerOptions(
             start=check_start(start),
             mode=_MODES[check_choice("mode", mode, list(_MODES))],
-            max_rate_hz=check_rate("max_rate_hz", max_rate_hz),
+            max_rate_hz=rate_hz,
             progress=check_flag("progress", progress),
             own_stream=check_flag("own_stream", own_stream),
             attach=check_flag("attach", attach),

@@ -97,16 +97,18 @@ class ConsumerReport(msgspec.Struct, frozen=True, gc=False):
     last_seq_seen: int | None = None
     drops_gap: int = 0
     drops_late: int = 0
+    next_seq: int | None = None
+    """The producer's next frame when the report came. Later ones are not held against the consumer."""
 
     def age_ns(self, now_ns: int) -> int:
         """How long ago it was heard."""
         return now_ns - self.seen_ns
 
-    def behind(self, epoch: int, next_seq: int) -> int | None:
-        """How many frames of an epoch it has not seen yet; None when it does not say."""
-        if self.last_seq_seen is None or self.epoch != epoch:
+    def behind(self, epoch: int) -> int | None:
+        """How many frames of an epoch it had not seen when it was last heard; None when it does not say."""
+        if self.last_seq_seen is None or self.next_seq is None or self.epoch != epoch:
             return None
-        return max(next_seq - 1 - self.last_seq_seen, 0)
+        return max(self.next_seq - 1 - self.last_seq_seen, 0)
 
 
 class ConsumerWatch:
@@ -120,10 +122,10 @@ class ConsumerWatch:
     Example:
         >>> watch = ConsumerWatch(1, stale_after_ns=4_000_000_000)
         >>> watch.on_qos(QosConsumer(1, 9, epoch=5, last_seq_seen=40, drops_gap=2, drops_late=0,
-        ...                          mode=Mode.STREAM), now_ns=0)
-        >>> watch.watermark(epoch=5, next_seq=50)
+        ...                          mode=Mode.STREAM), now_ns=0, next_seq=50)
+        >>> watch.watermark(epoch=5)
         9
-        >>> watch.expire(now_ns=5_000_000_000), watch.watermark(epoch=5, next_seq=50)
+        >>> watch.expire(now_ns=5_000_000_000), watch.watermark(epoch=5)
         ([9], None)
     """
 
@@ -151,13 +153,15 @@ class ConsumerWatch:
         else:
             self._keep(msgspec.structs.replace(known, seen_ns=now_ns, mode=hello.mode))
 
-    def on_qos(self, qos: QosConsumer, now_ns: int) -> None:
-        """A consumer told how it is doing."""
+    def on_qos(self, qos: QosConsumer, now_ns: int, *, next_seq: int | None) -> None:
+        """A consumer told how it is doing; `next_seq` is the producer's next frame then, if it has a ring."""
         if qos.stream_id != self.stream_id:
             return
         seen = None if qos.last_seq_seen == _NOTHING_SEEN else qos.last_seq_seen
         self._keep(
-            ConsumerReport(qos.consumer_id, now_ns, qos.mode, qos.epoch, seen, qos.drops_gap, qos.drops_late)
+            ConsumerReport(
+                qos.consumer_id, now_ns, qos.mode, qos.epoch, seen, qos.drops_gap, qos.drops_late, next_seq
+            )
         )
 
     def forget(self, consumer_id: int) -> None:
@@ -172,9 +176,9 @@ class ConsumerWatch:
             del self._reports[consumer_id]
         return gone
 
-    def watermark(self, *, epoch: int, next_seq: int) -> int | None:
-        """How many frames the slowest live consumer is behind; None when none says so."""
-        behind = (report.behind(epoch, next_seq) for report in self._reports.values())
+    def watermark(self, *, epoch: int) -> int | None:
+        """How far the slowest live consumer was behind when it was last heard; None when none says so."""
+        behind = (report.behind(epoch) for report in self._reports.values())
         return max((frames for frames in behind if frames is not None), default=None)
 
     def _keep(self, report: ConsumerReport) -> None:

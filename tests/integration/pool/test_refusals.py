@@ -174,6 +174,8 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
         {"max_rate_hz": -1},
         {"max_rate_hz": float("nan")},
         {"max_rate_hz": 2e9},
+        {"max_rate_hz": 1e-300},
+        {"max_rate_hz": np.array([1, 2])},
         {"max_rate_hz": "10"},
         {"max_outstanding_seq_gap": "x"},
         {"progress": "rows"},

@@ -256,17 +256,36 @@ def test_a_rate_limited_consumer_gets_a_stream_of_its_own(pool, out):
     assert inp.stats.drops == 0
 
 
-def test_a_rate_between_two_whole_numbers_is_kept_on_a_stream_of_its_own(pool, out):
-    inp = pool.consumer(out.name, mode="rate_limited", max_rate_hz=2.5)
-    wait_until(lambda: inp.session.streams.private, what="the producer grants a private stream")
-    wait_until(lambda: out.publish(np.zeros(4, "uint32"), timestamp_ns=1) is not None and inp.poll())
+@pytest.mark.parametrize("own_stream", [False, True])
+@pytest.mark.parametrize("rate_hz", [0.9, 2.5])
+def test_a_rate_between_two_whole_numbers_is_kept_evenly(pool, out, rate_hz, own_stream):
+    inp = pool.consumer(out.name, mode="rate_limited", max_rate_hz=rate_hz, own_stream=own_stream)
+    if own_stream:
+        wait_until(lambda: inp.session.streams.private, what="the producer grants a private stream")
     second = 1_000_000_000
-    taken = []
+    wait_until(lambda: out.publish(np.zeros(4, "uint32"), timestamp_ns=1) is not None and inp.poll())
+    stamps = []
     for n in range(1, 1001):
         out.publish(np.full(4, n, "uint32"), timestamp_ns=second + n * second // 100)
-        taken += [frame.info.seq for frame in iter(inp.poll, None)]
-    assert 23 <= len(taken) <= 27, taken
+        stamps += [frame.info.timestamp_ns for frame in iter(inp.poll, None)]
+    assert len(stamps) == pytest.approx(10 * rate_hz, abs=1)
+    apart = np.diff(stamps[1:]) / second
+    assert apart == pytest.approx(1 / rate_hz, abs=0.011), "evenly"
     assert inp.stats.drops == 0
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+@pytest.mark.parametrize("stamp_ns", [0, 7])
+def test_time_stamps_that_stand_still_do_not_stop_a_limited_stream(pool, out, stamp_ns, own_stream):
+    inp = pool.consumer(out.name, mode="rate_limited", max_rate_hz=50, own_stream=own_stream)
+    taken = []
+
+    def has_taken_some() -> bool:
+        out.publish(np.zeros(4, "uint32"), timestamp_ns=stamp_ns)
+        taken.extend(iter(inp.poll, None))
+        return len(taken) >= 5
+
+    wait_until(has_taken_some)
 
 
 def test_a_rate_limit_that_was_declined_is_kept_locally():

@@ -226,6 +226,16 @@ class TestLists:
         entry = only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0]
         assert (entry.current_seq, entry.rate_milli_hz) == (150, 100_000)
 
+    def test_numbers_of_a_former_epoch_mean_nothing_in_the_next(self, driver: DriverBench) -> None:
+        lease = driver.attach()
+        assert lease.epoch is not None
+        driver.qos.offer(encode(QosProducer(10_000, 7, lease.epoch, 150)))
+        driver.work()
+        driver.detach(lease, 7, Role.PRODUCER)
+        entry = only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0]
+        assert entry.epoch != lease.epoch
+        assert entry.current_seq is None
+
     @pytest.mark.parametrize("end", ["silence", "detach"])
     def test_a_producer_that_ended_or_is_stuck_has_no_rate(self, driver: DriverBench, end: str) -> None:
         lease = driver.attach()

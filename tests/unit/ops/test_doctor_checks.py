@@ -263,5 +263,5 @@ def test_what_could_be_better_stands_below_what_is_wrong(capsys: pytest.CaptureF
         "",
         "tip: pages: take large ones",
         "",
-        "0 problems, 1 warnings",
+        "0 problems, 1 warning",
     ]

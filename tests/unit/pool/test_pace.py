@@ -68,10 +68,9 @@ def test_the_rate_is_ones_own_if_one_was_named(ring: Ring) -> None:
     assert take_all(pace, ring) == [0, 4]
 
 
-@pytest.mark.parametrize(("rate_hz", "is_whole"), [(0, True), (25, True), (25.0, True), (0.5, False)])
-def test_only_whole_rates_can_be_left_to_a_producer(rate_hz: float, is_whole: bool) -> None:
-    options = ConsumerOptions(mode=Mode.RATE_LIMITED, max_rate_hz=rate_hz)
-    assert Pace(options, limited_rate_hz=10).is_whole == is_whole
+@pytest.mark.parametrize(("rate_hz", "told"), [(0, 0), (25, 25), (25.0, 25), (0.5, 0), (1e9, 10**9)])
+def test_hellos_tell_whole_rates_only(rate_hz: float, told: int) -> None:
+    assert ConsumerOptions(mode=Mode.RATE_LIMITED, max_rate_hz=rate_hz).whole_rate_hz == told
 
 
 def test_who_asked_for_it_stays_limited(ring: Ring) -> None:

@@ -28,6 +28,12 @@ def test_rate_0_lets_all_pass() -> None:
     assert all(gate.accept(n % 3) for n in range(1_000))
 
 
+@pytest.mark.parametrize("rate_hz", [-1, 1e-300, 1e-7, 1e10, float("nan"), float("inf")])
+def test_rates_that_make_no_sense_are_refused(rate_hz: float) -> None:
+    with pytest.raises(ConfigError, match="is no rate"):
+        RateGate(rate_hz)
+
+
 @pytest.mark.req("WIRE-5-13")
 def test_100_hz_for_5_s_at_10_hz() -> None:
     gate = RateGate(10)

@@ -79,44 +79,57 @@ class TestReports:
             drops_late=0,
             mode=Mode.STREAM,
         )
-        watch.on_qos(message, 0)
+        watch.on_qos(message, 0, next_seq=1_000)
 
-        assert watch.watermark(epoch=EPOCH, next_seq=1_000) == 0
+        assert watch.watermark(epoch=EPOCH) == 0
 
 
 class TestWatch:
     def test_nobody_is_known(self, watch: ConsumerWatch) -> None:
-        assert watch.watermark(epoch=EPOCH, next_seq=100) is None
+        assert watch.watermark(epoch=EPOCH) is None
         watch.on_hello(hello(), 0)
-        assert watch.watermark(epoch=EPOCH, next_seq=100) is None, "a hello says nothing about frames"
+        assert watch.watermark(epoch=EPOCH) is None, "a hello says nothing about frames"
         assert watch.consumers[9].last_seq_seen is None
 
     def test_the_slowest_counts(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(1, seen=98), 0)
-        watch.on_qos(report(2, seen=40), 0)
-        watch.on_qos(report(3, seen=99), 0)
+        watch.on_qos(report(1, seen=98), 0, next_seq=100)
+        watch.on_qos(report(2, seen=40), 0, next_seq=100)
+        watch.on_qos(report(3, seen=99), 0, next_seq=100)
 
-        assert watch.watermark(epoch=EPOCH, next_seq=100) == 59
-        assert watch.consumers[2].behind(EPOCH, 100) == 59
+        assert watch.watermark(epoch=EPOCH) == 59
+        assert watch.consumers[2].behind(EPOCH) == 59
+
+    def test_what_is_published_after_a_report_is_not_held_against_the_consumer(
+        self, watch: ConsumerWatch
+    ) -> None:
+        watch.on_qos(report(1, seen=99), 0, next_seq=100)
+        watch.on_qos(report(2, seen=1_090), 1, next_seq=1_100)
+
+        assert watch.watermark(epoch=EPOCH) == 9
+
+    def test_without_a_ring_nobody_is_behind(self, watch: ConsumerWatch) -> None:
+        watch.on_qos(report(1, seen=99), 0, next_seq=None)
+
+        assert watch.watermark(epoch=EPOCH) is None
 
     def test_a_report_may_be_newer_than_what_it_is_compared_with(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(seen=120), 0)
+        watch.on_qos(report(seen=120), 0, next_seq=100)
 
-        assert watch.watermark(epoch=EPOCH, next_seq=100) == 0
+        assert watch.watermark(epoch=EPOCH) == 0
 
     def test_another_epoch_says_nothing(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(epoch=EPOCH - 1), 0)
+        watch.on_qos(report(epoch=EPOCH - 1), 0, next_seq=100)
 
-        assert watch.watermark(epoch=EPOCH, next_seq=100) is None
+        assert watch.watermark(epoch=EPOCH) is None
 
     def test_some_peers_say_that_they_saw_nothing(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(seen=2**64 - 1), 0)
+        watch.on_qos(report(seen=2**64 - 1), 0, next_seq=100)
 
-        assert watch.watermark(epoch=EPOCH, next_seq=100) is None
+        assert watch.watermark(epoch=EPOCH) is None
 
     def test_what_is_known_of_a_consumer(self, watch: ConsumerWatch) -> None:
         watch.on_hello(hello(), 0)
-        watch.on_qos(report(), SECOND)
+        watch.on_qos(report(), SECOND, next_seq=100)
         watch.on_hello(hello(mode=Mode.RATE_LIMITED), 2 * SECOND)
 
         known = watch.consumers[9]
@@ -124,8 +137,8 @@ class TestWatch:
         assert (known.mode, known.age_ns(5 * SECOND)) == (Mode.RATE_LIMITED, 3 * SECOND)
 
     def test_silent_consumers_are_forgotten(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(1), 0)
-        watch.on_qos(report(2), SECOND)
+        watch.on_qos(report(1), 0, next_seq=100)
+        watch.on_qos(report(2), SECOND, next_seq=100)
 
         assert watch.expire(4 * SECOND) == []
         assert watch.expire(4 * SECOND + 1) == [1]
@@ -134,7 +147,7 @@ class TestWatch:
         assert not watch.consumers
 
     def test_other_streams_change_nothing(self, watch: ConsumerWatch) -> None:
-        watch.on_qos(report(stream_id=STREAM + 1), 0)
+        watch.on_qos(report(stream_id=STREAM + 1), 0, next_seq=100)
         watch.on_hello(hello(stream_id=STREAM + 1), 0)
 
         assert not watch.consumers
@@ -142,8 +155,8 @@ class TestWatch:
     def test_what_is_kept_is_bounded(self) -> None:
         watch = ConsumerWatch(STREAM, stale_after_ns=SECOND, max_consumers=3)
         for consumer_id in range(1_000):
-            watch.on_qos(report(consumer_id), 0)
-        watch.on_qos(report(1, seen=41), 1)
+            watch.on_qos(report(consumer_id), 0, next_seq=100)
+        watch.on_qos(report(1, seen=41), 1, next_seq=100)
 
         assert (len(watch.consumers), watch.ignored) == (3, 997)
         assert watch.consumers[1].last_seq_seen == 41

@@ -61,8 +61,12 @@ impl CReader {
 }
 
 impl CView {
-    /// Was it whole after a use? One that was lost in its first use is a drop, and the next ones may be lost, too.
-    fn judge(&self, is_whole: bool, otherwise: DropReason) -> Result<Status, Failure> {
+    /// Was it whole after a use? One that was lost in its first use is a drop, and the next ones may be lost, too. A look
+    /// at its beginning was not all of the use: more is to come.
+    fn judge(&self, is_whole: bool, is_partial: bool, otherwise: DropReason) -> Result<Status, Failure> {
+        if is_whole && is_partial {
+            return Ok(Status::Ok);
+        }
         let is_first_use = self.was_whole.set(is_whole).is_ok();
         if is_whole {
             return Ok(Status::Ok);
@@ -297,7 +301,7 @@ pub unsafe extern "C" fn tp_view_still_valid(view: *const CView) -> c_int {
     call(|| {
         // SAFETY: by the contract of the interface.
         let view = unsafe { given(view, "view") }?;
-        view.judge(view.frame.still_valid(), DropReason::Overwritten)
+        view.judge(view.frame.still_valid(), false, DropReason::Overwritten)
     })
 }
 
@@ -310,7 +314,8 @@ pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, b
     call(|| {
         // SAFETY: by the contract of the interface.
         let view: &CView = unsafe { given(view, "view") }?;
-        let length = bytes.min(view.frame.record().header.values_len_bytes.into()) as usize;
+        let whole_length = view.frame.record().header.values_len_bytes.into();
+        let length = bytes.min(whole_length) as usize;
         if length > 0 && target.is_null() {
             return Err(Failure::argument("target is null"));
         }
@@ -319,7 +324,7 @@ pub unsafe extern "C" fn tp_view_copy(view: *const CView, target: *mut c_void, b
             // SAFETY: not null, and as long as the caller says.
             _ => unsafe { std::slice::from_raw_parts_mut(target.cast(), length) },
         };
-        view.judge(view.frame.copy_to(out), DropReason::ChangedWhileReading)
+        view.judge(view.frame.copy_to(out), bytes < whole_length, DropReason::ChangedWhileReading)
     })
 }
 

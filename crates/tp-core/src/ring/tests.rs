@@ -571,10 +571,46 @@ fn large_frames_are_whole_whichever_way_they_are_copied() {
     let ring = ring(SLOTS, &[1 << 19]);
     let (mut writer, reader) = (ring.writer(), ring.reader());
     for n in 0..40 * SLOTS {
+        writer.bypass_cache(n / 7 % 2 == 1);
         let len = [64 << 10, (64 << 10) - 1, (128 << 10) + 1, 300_001, 1 << 19][n as usize % 5];
         let payload: Vec<u8> =
             (0..len).map(|at: usize| (at * 7 + at / 4096 + n as usize * 31) as u8).collect();
         let seq = publish(&mut writer, &payload);
         assert!(read(&reader, seq).unwrap() == payload, "frame {n} of {len} bytes");
+    }
+}
+
+/// Lines that say it already are not written again; whatever differs anywhere is.
+#[test]
+fn a_slot_says_what_its_frame_is_whatever_it_said_before() {
+    let tensor = |dtype, order, unit, dims: &[i32], strides: &[i32]| {
+        Tensor::new(dtype, order, unit, dims, strides).unwrap()
+    };
+    let (row, none) = (MajorOrder::Row, ProgressUnit::None);
+    let tensors = [
+        tensor(Dtype::U8, row, none, &[48], &[]),
+        tensor(Dtype::U8, row, none, &[48], &[]), // the same again
+        tensor(Dtype::U16, MajorOrder::Column, none, &[4, 6], &[]),
+        tensor(Dtype::U8, row, ProgressUnit::Rows, &[4, 4], &[8, 1]),
+        tensor(Dtype::U8, row, none, &[1, 1, 1, 1, 1, 1, 2, 3], &[]),
+        tensor(Dtype::F64, row, none, &[6], &[]),
+    ];
+    let ring = ring(1, &[64, 128]);
+    let (mut writer, reader, raw) = (ring.writer(), ring.reader(), ring.raw());
+    for n in 0..tensors.len() * tensors.len() {
+        // Every one after every other.
+        for tensor in [tensors[n / tensors.len()], tensors[n % tensors.len()]] {
+            let header = FrameHeader {
+                tensor,
+                values_len_bytes: if n % 3 == 0 { 48 } else { 100 },
+                timestamp_ns: n as u64 / 2,
+                meta_version: n as u32 / 5,
+            };
+            let seq = writer.publish(&vec![7; header.values_len_bytes as usize], &header).unwrap();
+            let pool_id = if header.values_len_bytes <= 64 { 1 } else { 2 };
+            let wanted = crate::slot::encode(&header, seq, pool_id, 1).unwrap();
+            assert_eq!(raw.load_slot(slot_offset(0)), wanted, "frame {seq}");
+            assert_eq!(reader.read(seq).unwrap().record().header.tensor, tensor, "frame {seq}");
+        }
     }
 }

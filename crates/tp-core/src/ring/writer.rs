@@ -323,6 +323,12 @@ impl RingWriter {
         2 * part
     }
 
+    /// Has frames that fit into the cache copied past it, or through it.
+    #[cfg(test)]
+    pub(super) fn bypass_cache(&mut self, bypass: bool) {
+        self.bypass.decide(bypass);
+    }
+
     /// Writes the header of an open claim, so that readers may follow its progress (decision M5).
     pub fn write_header(&self, claim: &Claim, header: &FrameHeader) -> Result<(), ClaimError> {
         if !self.open.contains(&claim.seq) {

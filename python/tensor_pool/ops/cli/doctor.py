@@ -62,7 +62,12 @@ def print_advice(findings: list[Finding]) -> None:
     for finding in findings:
         if finding.status == "ok" and finding.advice:
             click.echo(f"\ntip: {finding.check}: {finding.advice}")
-    click.echo(f"\n{_count(findings, 'problem')} problems, {_count(findings, 'warning')} warnings")
+    click.echo(f"\n{_counted(findings, 'problem')}, {_counted(findings, 'warning')}")
+
+
+def _counted(findings: list[Finding], status: str) -> str:
+    count = _count(findings, status)
+    return f"{count} {status}{'' if count == 1 else 's'}"
 
 
 def _count(findings: list[Finding], status: str) -> int:

@@ -167,8 +167,10 @@ def log(
       tpool supervisor log --decisions
       tpool supervisor log --follow --format jsonl
     """  # noqa: D301 - click's mark for text that stays as it is
-    if follow and output_format == "json":
-        raise click.UsageError("--follow has no end, and a JSON document must have one; take --format jsonl")
+    if follow and count is None and output_format == "json":
+        raise click.UsageError(
+            "--follow has no end, and a JSON document must have one; add --count, or take --format jsonl"
+        )
     with _asking(config) as asking:
         entries: Iterable[Entry] = asking.log(timeout_s=timeout_s)
         if follow:

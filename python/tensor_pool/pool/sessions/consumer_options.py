@@ -27,3 +27,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     copy_mode: bool = False
     relaxed_stride: bool = False
     max_outstanding_seq_gap: int = 256
+
+    @property
+    def whole_rate_hz(self) -> int:
+        """The rate as a hello tells it; 0 for one that no whole number tells, which is kept here alone."""
+        return int(self.max_rate_hz) if float(self.max_rate_hz).is_integer() else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.closing import Closing
@@ -49,7 +48,8 @@ class ConsumerStreams(Closing):
         """How the consumer introduces itself; a wish for a stream has both a channel and an id."""
         options = self._options
         # Descriptors of one's own would tell of frames whose chunks are still under way.
-        wants_own = options.shm and (options.own_stream or options.mode is Mode.RATE_LIMITED)
+        is_limited = options.mode is Mode.RATE_LIMITED and options.whole_rate_hz > 0
+        wants_own = options.shm and (options.own_stream or is_limited)
         descriptor_ids = self._context.descriptor_stream_ids if wants_own else range(0)
         control_ids = (
             self._context.control_stream_ids if options.own_stream and options.progress else range(0)
@@ -60,7 +60,7 @@ class ConsumerStreams(Closing):
             supports_shm=options.shm,
             supports_progress=options.progress,
             mode=options.mode,
-            max_rate_hz=math.ceil(options.max_rate_hz),  # thinned out further here: see `Pace`
+            max_rate_hz=options.whole_rate_hz,
             expected_layout_version=LAYOUT_VERSION,
             descriptor_stream_id=_any_of(descriptor_ids, consumer_id),
             control_stream_id=_any_of(control_ids, consumer_id),

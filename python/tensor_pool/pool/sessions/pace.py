@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from tensor_pool.pool.pacing import RateGate
@@ -33,8 +34,6 @@ class Pace:
         """How it reads now; what it asked for is in its hellos."""
         self.gate = RateGate(options.max_rate_hz) if options.mode is Mode.RATE_LIMITED else None
         """Thins frames out while the producer does not do it for us."""
-        self.is_whole = float(options.max_rate_hz).is_integer()
-        """Rates in hellos are whole: of any other a producer keeps the next higher one."""
         self._asked_for_it = options.mode is Mode.RATE_LIMITED
         self._told_rate_hz = options.max_rate_hz or limited_rate_hz
         self._thinned = 0
@@ -82,7 +81,7 @@ class Pace:
     def allows(self, frame: _native.Frame) -> bool:
         """Whether the rate lets this frame pass."""
         gate = self.gate  # the agent may take it away any time
-        return gate is None or gate.accept(frame.timestamp_ns)
+        return gate is None or gate.accept(frame.timestamp_ns, now_ns=time.monotonic_ns())
 
     def _keep_up(self, reader: _native.RingReader) -> None:
         """Who was limited because it can't keep up goes to the newest frame before the writer laps it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from tensor_pool.closing import Closing
@@ -60,8 +61,9 @@ class PrivateSinks(Closing):
 
     def send_descriptor(self, message: bytes, timestamp_ns: int) -> None:
         """Sends a descriptor to each consumer whose rate allows it [WIRE-5-13]."""
+        now_ns = time.monotonic_ns()
         for sink in self._sinks.values():
-            if sink.descriptors is not None and sink.gate.accept(timestamp_ns):
+            if sink.descriptors is not None and sink.gate.accept(timestamp_ns, now_ns=now_ns):
                 _offer(sink.descriptors, message)
 
     def send_progress(self, message: bytes) -> None:

@@ -214,7 +214,8 @@ class ProducerSession(StreamSession):
                 watch.on_hello(message, now_ns)
                 config = desk.on_hello(message, now_ns)
             case QosConsumer():
-                watch.on_qos(message, now_ns)
+                writer = self.writer
+                watch.on_qos(message, now_ns, next_seq=None if writer is None else writer.next_seq)
                 config = desk.on_qos(message, now_ns)
             case ShmLeaseRevoked(role=Role.CONSUMER):
                 # Consumers go by the id of their lease: what one had is closed now, and not when it has been
@@ -281,14 +282,13 @@ class ProducerSession(StreamSession):
                 self.agent.send_metadata(message)
         self.blobs.send(self.agent.send_metadata)  # who relays may have put some there
         if self._qos_timer.due(now_ns):
-            next_seq = writer.next_seq
             self.agent.send_qos(
                 qos_producer(
                     stream_id=lease.stream_id,
                     producer_id=lease.client_id,
                     epoch=lease.epoch,
-                    next_seq=next_seq,
-                    watermark=watch.watermark(epoch=lease.epoch, next_seq=next_seq),
+                    next_seq=writer.next_seq,
+                    watermark=watch.watermark(epoch=lease.epoch),
                 )
             )
         return (
@@ -350,7 +350,5 @@ class ProducerSession(StreamSession):
         )
 
     def _watermark(self) -> int | None:
-        lease, writer, watch = self.attachment.lease, self.writer, self._watch
-        if lease is None or writer is None or watch is None:
-            return None
-        return watch.watermark(epoch=lease.epoch, next_seq=writer.next_seq)
+        lease, watch = self.attachment.lease, self._watch
+        return None if lease is None or watch is None else watch.watermark(epoch=lease.epoch)
