@@ -408,8 +408,7 @@ impl RingWriter {
     /// Rings the doorbell for everybody; where many sleep, a thread goes on waking them after this has returned.
     #[inline]
     pub fn ring_all(&mut self, now_ns: u64) {
-        Doorbell::of(&self.header).raise(now_ns);
-        let woken = self.crowd.wake_all();
+        let woken = self.crowd.ring(now_ns);
         self.heads_up.finished(now_ns, woken);
     }
 
@@ -421,8 +420,7 @@ impl RingWriter {
         }
         let now_ns = monotonic_ns();
         if self.heads_up.is_worth_a_ring(now_ns) {
-            Doorbell::of(&self.header).raise(now_ns);
-            let woken = self.crowd.wake_all();
+            let woken = self.crowd.ring(now_ns);
             self.heads_up.rang(woken, monotonic_ns());
         }
     }
