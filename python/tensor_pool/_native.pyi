@@ -574,8 +574,18 @@ class FrameReceiver:
 
         Raises:
             ClosedError: The consumer or its pool was closed.
+            ConfigError: `timeout` is no number; or all frames go to a callback.
             NoStreamError: The stream's authority does not let this consumer use shared memory.
         """
+
+    def reserve(self) -> None:
+        """From now on all frames are for the calling thread, and `poll` fails in others."""
+
+    def release(self) -> None:
+        """From now on frames are for whoever asks first."""
+
+    def check_reserved(self) -> None:
+        """Raises `ConfigError` in any other thread than the one that all frames are for."""
 
     def deliver(self, frame: Frame, catch_up: bool) -> Frame:
         """Counts a frame on its way to the program; `catch_up`: looks, now and then, how far behind it is."""

@@ -53,6 +53,14 @@ pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     if EXITING.load(Ordering::SeqCst) { work() } else { py.detach(work) }
 }
 
+/// Runs `work` with the interpreter's lock for a moment, inside of `released`; not any more once the interpreter is exiting.
+pub fn attached(work: impl FnOnce(Python<'_>)) {
+    // The exit waits for whoever is inside of `released`, so this can't be unwound either.
+    if !EXITING.load(Ordering::SeqCst) {
+        Python::attach(work);
+    }
+}
+
 /// Runs Python code for somebody who called native code.
 ///
 /// While the interpreter exits, Python before 3.14 ends a thread that waits for its lock by unwinding its stack, and so

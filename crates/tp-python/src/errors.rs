@@ -46,6 +46,9 @@ pub static CONFIG: ErrorClass = ErrorClass::new("ConfigError");
 /// Claims out of order, twice, or too many.
 pub static CLAIM: ErrorClass = ErrorClass::new("ClaimError");
 
+const TOO_LARGE_HINT: &str =
+    "make the producer with a larger dtype=, shape= or max_bytes= (a ring: with a pool of larger slots)";
+
 impl ErrorClass {
     /// The class of this name; nothing is looked up before it is raised.
     pub const fn new(name: &'static str) -> Self {
@@ -112,15 +115,17 @@ pub fn region(py: Python<'_>, failure: &RegionError) -> PyErr {
     class.new_err(py, failure.to_string(), hint)
 }
 
+/// A frame that no pool can hold; and what was to be written.
+pub fn too_large(py: Python<'_>, bytes: u64, largest: u32, dtype: &str, shape: &[u32]) -> PyErr {
+    let dims: Vec<_> = shape.iter().map(u32::to_string).collect();
+    let failure = ClaimError::TooLarge { bytes, largest };
+    FRAME_TOO_LARGE.new_err(py, format!("{failure}: {dtype} {}", dims.join("x")), Some(TOO_LARGE_HINT))
+}
+
 /// A frame that can't be written.
 pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
     let (class, hint) = match failure {
-        ClaimError::TooLarge { .. } => (
-            &FRAME_TOO_LARGE,
-            Some(
-                "make the producer with a larger shape= or max_bytes= (a ring: with a pool of larger slots)",
-            ),
-        ),
+        ClaimError::TooLarge { .. } => (&FRAME_TOO_LARGE, Some(TOO_LARGE_HINT)),
         ClaimError::Tensor(_) | ClaimError::Extent { .. } | ClaimError::Length { .. } => {
             (&TENSOR_LAYOUT, None)
         }

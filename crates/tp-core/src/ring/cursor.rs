@@ -104,6 +104,12 @@ pub struct Cursor {
     lost: Option<u64>,
     /// A frame that was taken last, and whether it was lost, as far as that was known.
     fate: Option<(u64, bool)>,
+    /// The frame that was found last, and how many numbers were skipped to it.
+    found: Option<(u64, u64)>,
+    /// Numbers that were skipped since.
+    skipped: u64,
+    /// The newest frame when the slot of the one found last was first seen to hold an earlier one.
+    gone_back: Option<u64>,
     caution: Caution,
 }
 
@@ -143,6 +149,7 @@ impl Cursor {
         self.next = seq;
         self.searched = None;
         self.is_bell_fresh = false;
+        (self.found, self.skipped, self.gone_back) = (None, 0, None);
     }
 
     /// Look ahead at the next poll even if nobody rang: not every producer rings.
@@ -177,6 +184,7 @@ impl Cursor {
             };
             if commit.holds(self.next) {
                 let frame = source.take(self.next);
+                (self.found, self.skipped) = (Some((self.next, self.skipped)), 0);
                 self.next += 1;
                 // Dropped frames are not errors and not tried again [WIRE-15.21-4].
                 let reason = match frame {
@@ -202,6 +210,11 @@ impl Cursor {
             searches_left -= 1;
             let found = if lapped { self.resume_after_lap(source) } else { self.skip_missing(source) };
             if !found {
+                if self.is_left_behind(source) {
+                    drops.count(DropReason::Stale);
+                    self.start_over(source);
+                    continue;
+                }
                 self.searched = Some(self.bell);
                 break;
             }
@@ -219,7 +232,7 @@ impl Cursor {
                 return true;
             }
             if commit.seq() > self.next || self.searched != Some(bell) {
-                if source.oldest_from(self.next).is_some() {
+                if source.oldest_from(self.next).is_some() || self.is_left_behind(source) {
                     return true;
                 }
                 self.searched = Some(bell);
@@ -304,7 +317,30 @@ impl Cursor {
 
     fn skip_to(&mut self, seq: u64) {
         self.gaps += seq - self.next;
+        self.skipped += seq - self.next;
         self.next = seq;
+    }
+
+    /// Is the writer at work behind us, and has overwritten the frame that was found last with an earlier one? Numbers
+    /// only grow, so that one was a lie. A slot that has merely gone back is no reason to read anything again.
+    fn is_left_behind<S: Source>(&mut self, source: &S) -> bool {
+        let has_gone_back =
+            self.found.is_some_and(|(seq, _)| source.look(seq).is_ok_and(|commit| commit.seq() < seq));
+        if !has_gone_back {
+            self.gone_back = None;
+            return false;
+        }
+        let newest = source.newest().unwrap_or(0);
+        newest > *self.gone_back.get_or_insert(newest)
+    }
+
+    /// Goes on with the newest frame. What is missing is what lies before that, not before the lie.
+    fn start_over<S: Source>(&mut self, source: &S) {
+        let (lie, skipped) = self.found.unwrap_or_default();
+        let newest = source.newest().unwrap_or(0);
+        self.gaps += newest.saturating_sub(lie - skipped);
+        self.gaps -= skipped + self.skipped;
+        self.seek(newest);
     }
 }
 

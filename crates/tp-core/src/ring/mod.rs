@@ -1,9 +1,11 @@
 //! Rings: one writer, any number of readers, nobody waits for anybody.
 
 mod any;
+mod awaited;
 mod bypass;
 mod caution;
 mod cursor;
+mod elbow_room;
 mod geometry;
 mod heads_up;
 mod keeper;
@@ -14,6 +16,7 @@ mod waiting;
 mod writer;
 
 pub use any::{AlignedBytes, AnyFrame, AnyReader, ReadMode};
+pub use awaited::Awaited;
 pub use cursor::{Cursor, Polled, Source};
 pub use geometry::{Geometry, MAX_POOLS, Pool, RingAddress, RingFiles, create_ring};
 pub use heads_up::wait_while_filled;

@@ -24,20 +24,24 @@ const MOST_CREDIT: u32 = 16;
 /// Most of what varies around its mean lies within so many mean deviations of it.
 const MOST: u64 = 3;
 /// Before anything is known about alarms, and again after so many frames: what made them irregular may be over.
-const ALARM: Mean = Mean { mean_ns: 50_000, deviation_ns: 5_000 };
+const ALARM: Mean = Mean { mean_ns: 50_000, deviation_ns: 5_000, weight: MEMORY };
 const ALARM_TRUST: u32 = 4096;
+/// About so many values make a moving mean.
+const MEMORY: u64 = 8;
 
 /// A moving mean and the mean deviation from it. Single outliers hardly move it, lasting changes do.
 #[derive(Debug, Clone, Copy)]
 struct Mean {
     mean_ns: u64,
     deviation_ns: u64,
+    /// How many values it is made of, as far as it matters.
+    weight: u64,
 }
 
 impl Mean {
     /// Anything up to `most_ns`.
     const fn unknown(most_ns: u64) -> Self {
-        Self { mean_ns: most_ns, deviation_ns: most_ns }
+        Self { mean_ns: most_ns, deviation_ns: most_ns, weight: 0 }
     }
 
     /// As far from the mean as an ordinary value may be.
@@ -45,14 +49,16 @@ impl Mean {
         4 * self.deviation_ns + 1_000
     }
 
-    /// Each new value counts for an eighth.
+    /// Each new value counts for an eighth, the first ones for more: the first for all, the second for half, and so on.
     fn add(&mut self, value_ns: u64) {
+        self.weight = (self.weight + 1).min(MEMORY);
+        let weight = self.weight;
         let off = value_ns.abs_diff(self.mean_ns).min(self.reach_ns());
-        self.deviation_ns = (7 * self.deviation_ns + off) / 8;
+        self.deviation_ns = ((weight - 1) * self.deviation_ns + off) / weight;
         self.mean_ns = if value_ns > self.mean_ns {
-            self.mean_ns + off / 8
+            self.mean_ns + off / weight
         } else {
-            self.mean_ns - (off / 8).min(self.mean_ns)
+            self.mean_ns - (off / weight).min(self.mean_ns)
         };
     }
 }
@@ -111,8 +117,8 @@ impl Rhythm {
     /// When to be awake for the next frame; none where it is not worth the while, or the time has passed.
     pub fn watch(&self, now_ns: u64) -> Option<Watch> {
         let around_ns = MOST * self.off_ns.mean_ns;
-        // Up so early that a late alarm is early enough.
-        let ahead_ns = around_ns + MOST * self.late_ns.deviation_ns;
+        // Up so early that a late alarm is early enough. It is rarely the one for which the frame is early.
+        let ahead_ns = hypotenuse(around_ns, MOST * self.late_ns.deviation_ns);
         let look_ns = ahead_ns + around_ns + SLACK_NS;
         let is_worth_it = look_ns <= LONGEST_LOOK_NS.min(self.period_ns / LARGEST_SHARE);
         let until_ns = self.due_ns + around_ns + SLACK_NS;
@@ -213,6 +219,11 @@ impl Rhythm {
         (self.due_ns, self.period_ns, self.is_proved) = (at_ns, 0, false);
         (self.streak, self.strikes, self.skips) = (0, 0, 0);
     }
+}
+
+/// How far off the sum of two values is that have nothing to do with each other.
+fn hypotenuse(a_ns: u64, b_ns: u64) -> u64 {
+    (a_ns as f64).hypot(b_ns as f64) as u64
 }
 
 #[cfg(test)]

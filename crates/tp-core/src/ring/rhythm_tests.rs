@@ -85,6 +85,15 @@ fn frames_of_a_steady_stream_are_found_awake() {
 }
 
 #[test]
+fn a_steady_stream_is_known_soon() {
+    for period_ns in [MS, 5 * MS, 33 * MS] {
+        let (mut reader, mut noise) = (Reader::new(), Noise(period_ns));
+        reader.frames(24, period_ns, || noise.around(30 * US, 10 * US));
+        assert!(reader.found >= 8, "{} of 24 with {period_ns} ns", reader.found);
+    }
+}
+
+#[test]
 fn who_can_not_know_sleeps() {
     let mut noise = Noise(1);
     let mut reader = Reader::new();

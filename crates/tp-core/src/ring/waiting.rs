@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::any::AnyReader;
-use super::cursor::Source;
+use rustix::thread::sched_getcpu;
+
+use super::awaited::Awaited;
+use super::elbow_room::ElbowRoom;
 use super::heads_up::wait_while_filled;
 use super::rhythm::{Rhythm, Watch};
 use crate::clock::monotonic_ns;
@@ -28,6 +30,7 @@ pub struct Waiting {
     is_lively: bool,
     /// For who gets up before a frame is due.
     rhythm: Option<Rhythm>,
+    room: ElbowRoom,
     /// How long it waited lately.
     usual_ns: u64,
 }
@@ -36,44 +39,49 @@ impl Waiting {
     /// Looks without pause for `spin` after each frame; or, if `punctual`, is awake when the next frame of a steady stream
     /// is due, and stays awake where frames follow each other at once. Sleeps else.
     pub fn new(spin: Duration, punctual: bool) -> Self {
-        Self { spin, is_lively: true, rhythm: punctual.then(Rhythm::default), usual_ns: LONG_NS }
+        let rhythm = punctual.then(Rhythm::default);
+        Self { spin, is_lively: true, rhythm, room: ElbowRoom::default(), usual_ns: LONG_NS }
     }
 
-    /// Waits for frame `next`, or for another ring of a bell that was `seen`; true when one or the other may be there.
-    pub fn wait(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
-        if self.rhythm.is_none() || !is_mapped(source) {
-            return self.wait_for_bell(source, next, seen, timeout);
+    /// Waits for a frame, or for another ring of its bell; true when one or the other may be there.
+    ///
+    /// Who gets up before a frame is due has a moment to `rehearse` what it will do with it.
+    pub fn wait(&mut self, awaited: &Awaited, timeout: Duration, rehearse: impl FnOnce()) -> bool {
+        if self.rhythm.is_none() || !awaited.is_mapped() {
+            return self.wait_for_bell(awaited, timeout);
         }
         let start_ns = monotonic_ns();
         let brief_ns = BRIEF_NS.min(timeout.as_nanos() as u64);
-        let rang = self.stay_up(source, next, seen, start_ns + brief_ns)
-            || match self.watch(timeout) {
-                Some(watch) => self.get_up(watch, source, next, seen, timeout),
-                None => self.wait_for_bell(source, next, seen, timeout),
-            };
+        let rang = self.stay_up(awaited, start_ns + brief_ns) || {
+            // Nothing is due yet.
+            self.room.seek();
+            match self.watch(timeout) {
+                Some(watch) => self.get_up(watch, awaited, timeout, rehearse),
+                None => self.wait_for_bell(awaited, timeout),
+            }
+        };
         let waited_ns = monotonic_ns().saturating_sub(start_ns).min(LONG_NS);
         self.usual_ns = (7 * self.usual_ns + waited_ns) / 8;
         rang
     }
 
     /// Looks for a frame that usually comes at once.
-    fn stay_up(&self, source: &AnyReader, next: u64, seen: u32, until_ns: u64) -> bool {
-        self.usual_ns < BRIEF_NS && look_until(|| is_there(source, next) || source.bell() != seen, until_ns)
+    fn stay_up(&self, awaited: &Awaited, until_ns: u64) -> bool {
+        self.usual_ns < BRIEF_NS && look_until(|| awaited.may_be_there(), until_ns).is_some()
     }
 
     /// Like `wait`, but never gets up early: for who hands on whole streams, where CPU time counts for more than some
     /// microseconds.
-    pub fn wait_for_bell(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
+    pub fn wait_for_bell(&mut self, awaited: &Awaited, timeout: Duration) -> bool {
         if !self.spin.is_zero() && self.is_lively {
             let spin = self.spin.min(timeout);
-            // The frame is there before its bell rings.
-            if doorbell::spin_until(|| is_there(source, next) || source.bell() != seen, spin) {
+            if doorbell::spin_until(|| awaited.may_be_there(), spin) {
                 return true;
             }
             self.is_lively = spin < self.spin;
             return false;
         }
-        let rang = self.sleep(source, next, seen, timeout);
+        let rang = self.sleep(awaited, timeout);
         self.is_lively |= rang;
         rang
     }
@@ -86,77 +94,86 @@ impl Waiting {
     }
 
     /// Sleeps until the bell rings.
-    fn sleep(&mut self, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
-        let rang = source.doorbell().wait(seen, timeout);
+    fn sleep(&mut self, awaited: &Awaited, timeout: Duration) -> bool {
+        let core = sched_getcpu();
+        let rang = awaited.source.doorbell().wait(awaited.seen, timeout);
         if rang {
-            self.woken(source, next);
+            self.woken(awaited, core);
         }
         rang
     }
 
-    fn woken(&mut self, source: &AnyReader, next: u64) {
+    /// The bell rang for who slept on this core.
+    fn woken(&mut self, awaited: &Awaited, core: usize) {
+        self.room.woken(core, sched_getcpu());
         // Anything may be written there; the future is not believed.
-        let rang_ns = is_mapped(source).then(|| source.doorbell().rang_ns().min(monotonic_ns()));
-        wait_while_filled(&[(source, next)]);
+        let rang_ns = awaited.is_mapped().then(|| awaited.source.doorbell().rang_ns().min(monotonic_ns()));
+        wait_while_filled(&[(&awaited.source, awaited.seq)]);
         if let Some(rang_ns) = rang_ns {
-            self.note(source, next, |rhythm| rhythm.came(rang_ns));
+            self.note(awaited, |rhythm| rhythm.came(rang_ns));
         }
     }
 
     /// Notes what became of the frame, if it came: a bell may ring late, or for nothing.
-    fn note(&mut self, source: &AnyReader, next: u64, note: impl FnOnce(&mut Rhythm)) {
-        if let Some(rhythm) = self.rhythm.as_mut().filter(|_| is_there(source, next)) {
+    fn note(&mut self, awaited: &Awaited, note: impl FnOnce(&mut Rhythm)) {
+        if let Some(rhythm) = self.rhythm.as_mut().filter(|_| awaited.is_there()) {
             note(rhythm);
         }
     }
 
     /// Sleeps until shortly before the frame is due, then looks for it; sleeps again if it does not come.
-    fn get_up(&mut self, watch: Watch, source: &AnyReader, next: u64, seen: u32, timeout: Duration) -> bool {
+    fn get_up(
+        &mut self,
+        watch: Watch,
+        awaited: &Awaited,
+        timeout: Duration,
+        rehearse: impl FnOnce(),
+    ) -> bool {
         let start_ns = monotonic_ns();
         let nap_ns = watch.alarm_ns.saturating_sub(start_ns);
         if nap_ns >= SHORTEST_SLEEP_NS {
-            let rang = source.doorbell().wait_punctually(seen, Duration::from_nanos(nap_ns));
+            let core = sched_getcpu();
+            let rang = awaited.source.doorbell().wait_punctually(awaited.seen, Duration::from_nanos(nap_ns));
             if let Some(late_ns) = monotonic_ns().checked_sub(watch.alarm_ns) {
                 // Also where the bell was heard first: the alarm is at least so late.
                 self.rhythm.as_mut().expect("who watches has one").heard_alarm(late_ns);
             }
             if rang {
-                self.woken(source, next);
+                self.woken(awaited, core);
                 return true;
             }
+            if !awaited.may_be_there() {
+                rehearse();
+            }
         }
-        if look_until(|| is_there(source, next) || source.bell() != seen, watch.until_ns) {
-            self.note(source, next, |rhythm| rhythm.found(monotonic_ns()));
+        if let Some(away_ns) = look_until(|| awaited.may_be_there(), watch.until_ns) {
+            self.room.found(away_ns);
+            self.note(awaited, |rhythm| rhythm.found(monotonic_ns()));
             return true;
         }
         self.rhythm.as_mut().expect("who watches has one").missed();
         let passed = Duration::from_nanos(monotonic_ns().saturating_sub(start_ns));
-        self.sleep(source, next, seen, timeout.saturating_sub(passed))
+        self.sleep(awaited, timeout.saturating_sub(passed))
     }
 }
 
-/// Looking at a ring that is not mapped takes a system call each time, and its memory must not be touched at all.
-fn is_mapped(source: &AnyReader) -> bool {
-    matches!(source, AnyReader::Mapped(_))
-}
-
-fn is_there(source: &AnyReader, next: u64) -> bool {
-    source.look(next).is_ok_and(|commit| commit.holds(next))
-}
-
-/// Looks again and again, and gives the core away in between: the writer may be waiting for it.
-fn look_until(found: impl Fn() -> bool, until_ns: u64) -> bool {
+/// Looks again and again, and gives the core away in between: the writer may be waiting for it. For how long it was away right
+/// before it found something; none when it did not.
+fn look_until(found: impl Fn() -> bool, until_ns: u64) -> Option<u64> {
+    let mut away_ns = 0;
     loop {
         for _ in 0..LOOKS {
             if found() {
-                return true;
+                return Some(away_ns);
             }
             std::hint::spin_loop();
         }
-        if monotonic_ns() >= until_ns {
-            return false;
+        let now_ns = monotonic_ns();
+        if now_ns >= until_ns {
+            return None;
         }
         std::thread::yield_now();
+        away_ns = monotonic_ns() - now_ns;
     }
 }
 

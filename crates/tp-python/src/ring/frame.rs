@@ -101,6 +101,21 @@ impl Frame {
         !self.is_revoked() && self.frame.still_valid()
     }
 
+    /// What programs do first with a frame: they look at an array, and ask whether it was whole. Nothing is counted.
+    pub(super) fn rehearse(slf: &Bound<'_, Self>) {
+        if slf.get().is_valid() {
+            let _ = Self::view(slf, false).and_then(|array| array.get_item(0));
+        }
+    }
+
+    /// An array over the payload.
+    fn view<'py>(slf: &Bound<'py, Self>, writable: bool) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        // SAFETY: the payload is as long as the tensor, and mapped as long as the frame lives. (The mapping itself is
+        // read-only, whatever the array says: writing to it is a fault, not a data race.)
+        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), writable) }
+    }
+
     /// An error unless the payload may be looked at.
     fn check_readable(&self, py: Python<'_>) -> PyResult<()> {
         self.check(py)?;
@@ -240,19 +255,15 @@ impl Frame {
     /// A read-only array over the payload, without a copy.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let this = slf.get();
-        this.check_readable(slf.py())?;
-        // SAFETY: the payload is as long as the tensor, and mapped as long as the frame lives.
-        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), false) }
+        slf.get().check_readable(slf.py())?;
+        Self::view(slf, false)
     }
 
     /// Like `array`, but not marked read-only: for libraries that know no such mark. Writing to it ends the program.
     #[getter]
     fn unmarked_array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let this = slf.get();
-        this.check_readable(slf.py())?;
-        // SAFETY: as for `array`; the mapping itself is read-only, and writing to it a fault, not a data race.
-        unsafe { arrays::view(slf.clone().into_any(), &this.view, this.data(), true) }
+        slf.get().check_readable(slf.py())?;
+        Self::view(slf, true)
     }
 
     /// A private array with the frame's values.

@@ -3,7 +3,7 @@
 //! An [`Inlet`] is what the consumer's session (on the agent's thread) and its [`FrameReceiver`] (on the program's) have
 //! in common: which ring is read now, and what was counted. Rings come and go with epochs; the inlet stays.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tp_core::ring::{AnyFrame, Geometry, Polled, Waiting};
 use super::frame::Frame;
 use super::reader::RingReader;
 use crate::aeron::DescriptorLog;
-use crate::border::{call_back, lock, released, sleep_in_slices};
+use crate::border::{attached, call_back, lock, released, sleep_in_slices};
 use crate::errors;
 
 /// A receiver asks how far behind it is every so many frames at least, and several times within the gap that it tolerates.
@@ -24,6 +24,14 @@ const LAG_CHECKS_A_GAP: u64 = 4;
 const LONGEST_WAIT_S: f64 = 0.1;
 /// No frame has this number.
 const NO_SEQ: u64 = u64::MAX;
+/// No thread has this mark.
+const ANYBODY: usize = 0;
+
+/// Tells the calling thread from all others.
+fn thread_mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
 
 /// What became of frames, over all rings; and what frames know beyond their ring.
 pub struct Received {
@@ -225,9 +233,12 @@ pub struct Handled {
 #[pyclass(frozen, subclass, module = "tensor_pool._native")]
 pub struct FrameReceiver {
     inlet: Arc<Shared>,
-    waiting: Mutex<Waiting>,
+    /// How it waits; none while somebody does.
+    waiting: Mutex<Option<Waiting>>,
     max_gap: u64,
     lag_check_frames: u64,
+    /// The thread whose frames they all are, if there is one.
+    reserved_for: AtomicUsize,
 }
 
 impl FrameReceiver {
@@ -244,7 +255,10 @@ impl FrameReceiver {
 
     /// Skips to the newest frame when too far behind [WIRE-15.4-4].
     fn catch_up(&self, py: Python<'_>, ring: &RingReader) -> PyResult<()> {
-        if let Some(newest) = ring.newest(py)?.filter(|_| self.max_gap > 0) {
+        if self.max_gap == 0 {
+            return Ok(());
+        }
+        if let Some(newest) = ring.newest(py)? {
             let behind = newest.saturating_sub(ring.next_seq(py)?);
             if behind > self.max_gap {
                 self.inlet.received.skipped.fetch_add(behind, Relaxed);
@@ -305,9 +319,8 @@ impl FrameReceiver {
                     }
                 }
                 Some(Polled::Idle) if !left.is_zero() => {
-                    let Some((source, seen, next)) = ring.place_detached() else { break };
-                    let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    if !waiting.wait_for_bell(&source, next, seen, left) {
+                    let Some(awaited) = ring.awaited_detached() else { break };
+                    if !self.with_waiting(|waiting| waiting.wait_for_bell(&awaited, left)) {
                         ring.search_again_detached();
                     }
                 }
@@ -317,13 +330,23 @@ impl FrameReceiver {
         (done, false)
     }
 
+    /// Waits, without a lock: whoever rehearses may run any Python code (garbage is collected then), which may wait here as well.
+    /// Who comes second just sleeps until the bell rings.
+    fn with_waiting<T>(&self, wait: impl FnOnce(&mut Waiting) -> T) -> T {
+        let kept = || self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(mut waiting) = kept().take() else { return wait(&mut Waiting::new(Duration::ZERO, false)) };
+        let waited = wait(&mut waiting);
+        *kept() = Some(waiting);
+        waited
+    }
+
     fn wait_for_bell(&self, reader: &Bound<'_, RingReader>, timeout_s: f64) -> PyResult<bool> {
         let (py, ring) = (reader.py(), reader.get());
-        let (source, seen, next) = ring.place(py)?;
-        let still_open = || ring.place(py).map(drop);
+        let (awaited, again) = (ring.awaited(py)?, reader.clone().unbind());
+        let still_open = || ring.awaited(py).map(drop);
         let rang = sleep_in_slices(py, timeout_s.min(LONGEST_WAIT_S), still_open, |slice| {
-            let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            waiting.wait(&source, next, seen, slice)
+            let rehearse = || attached(|py| RingReader::rehearse(again.bind(py), &awaited));
+            self.with_waiting(|waiting| waiting.wait(&awaited, slice, rehearse))
         })?;
         if !rang {
             ring.search_again(py)?;
@@ -342,14 +365,16 @@ impl FrameReceiver {
             0 => LAG_CHECK_FRAMES,
             gap => (gap / LAG_CHECKS_A_GAP).clamp(1, LAG_CHECK_FRAMES),
         };
-        Self { inlet: Arc::clone(&inlet.0), waiting: Mutex::new(waiting), max_gap, lag_check_frames }
+        let (inlet, waiting, reserved_for) =
+            (Arc::clone(&inlet.0), Mutex::new(Some(waiting)), AtomicUsize::new(ANYBODY));
+        Self { inlet, waiting, max_gap, lag_check_frames, reserved_for }
     }
 
     /// The next frame, or None when none comes within `timeout` seconds (at once when left out).
     ///
     /// Raises:
     ///     ClosedError: The consumer or its pool was closed.
-    ///     ConfigError: `timeout` is no number.
+    ///     ConfigError: `timeout` is no number; or all frames go to a callback.
     ///     NoStreamError: The stream's authority does not let this consumer use shared memory.
     #[pyo3(signature = (timeout = None))]
     fn poll<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -360,6 +385,7 @@ impl FrameReceiver {
         }
         let mut start = None;
         loop {
+            this.check_reserved(py)?;
             let left = timeout - start.map_or(0.0, |start: Instant| start.elapsed().as_secs_f64());
             let ring = if this.inlet.guided.load(Relaxed) { None } else { get(py, &this.inlet.reader) };
             let taken = ring.as_ref().map(|reader| match this.take(reader) {
@@ -390,6 +416,27 @@ impl FrameReceiver {
             self.catch_up(frame.py(), frame.get().ring())?;
         }
         Ok(frame)
+    }
+
+    /// From now on all frames are for the calling thread.
+    fn reserve(&self) {
+        self.reserved_for.store(thread_mark(), Relaxed);
+    }
+
+    /// From now on frames are for whoever asks first.
+    fn release(&self) {
+        self.reserved_for.store(ANYBODY, Relaxed);
+    }
+
+    /// An error in any other thread than the one that all frames are for.
+    fn check_reserved(&self, py: Python<'_>) -> PyResult<()> {
+        let owner = self.reserved_for.load(Relaxed);
+        if owner == ANYBODY || owner == thread_mark() {
+            return Ok(());
+        }
+        let message = "the frames of this consumer go to the function that was given to on_frame";
+        let hint = "close what on_frame returned, or make another consumer of the stream";
+        Err(errors::CONFIG.new_err(py, message, Some(hint)))
     }
 
     /// Asks about the frame that was handed out last, if the program did not.

@@ -49,13 +49,33 @@ impl Layout {
 /// The layout that was asked for last: programs ask for the same one, frame after frame, and finding out what their
 /// words mean takes longer than claiming the slot.
 #[derive(Default)]
-pub struct LastLayout(Mutex<Option<Asked>>);
+pub struct LastLayout(Mutex<Option<Arc<Asked>>>);
 
 struct Asked {
-    /// A tuple of numbers never changes: the same object means the same shape.
+    /// A tuple of numbers never changes.
     shape: Py<PyTuple>,
     dtype: Py<PyAny>,
     layout: Arc<Layout>,
+}
+
+impl Asked {
+    /// Does that mean the same?
+    fn is_for(&self, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>, order: MajorOrder) -> bool {
+        self.dtype.is(dtype)
+            && self.layout.tensor.order == order
+            && (self.shape.is(shape) || self.has_shape(shape))
+    }
+
+    /// `array.shape` is another tuple each time.
+    fn has_shape(&self, shape: &Bound<'_, PyAny>) -> bool {
+        let dims = self.layout.tensor.shape();
+        shape.cast_exact::<PyTuple>().is_ok_and(|tuple| {
+            let is_dim = |(given, dim): (Borrowed<'_, '_, PyAny>, &_)| {
+                given.is_exact_instance_of::<PyInt>() && given.extract().is_ok_and(|given: u32| given == *dim)
+            };
+            tuple.len() == dims.len() && tuple.iter_borrowed().zip(dims).all(is_dim)
+        })
+    }
 }
 
 impl LastLayout {
@@ -68,17 +88,14 @@ impl LastLayout {
     ) -> PyResult<Arc<Layout>> {
         let py = shape.py();
         let order = parse_order(py, order)?;
-        let known = lock(py, &self.0).as_ref().and_then(|asked| {
-            let same = asked.shape.is(shape) && asked.dtype.is(dtype) && asked.layout.tensor.order == order;
-            same.then(|| Arc::clone(&asked.layout))
-        });
-        if let Some(layout) = known {
-            return Ok(layout);
+        let last = lock(py, &self.0).clone();
+        if let Some(last) = last.filter(|last| last.is_for(shape, dtype, order)) {
+            return Ok(Arc::clone(&last.layout));
         }
         let layout = Arc::new(Layout::new(py, &parse_shape(shape)?, dtype_of(dtype)?, order, 0)?);
         if let Some(shape) = unchanging(shape) {
             let asked = Asked { shape, dtype: dtype.clone().unbind(), layout: Arc::clone(&layout) };
-            let replaced = lock(py, &self.0).replace(asked);
+            let replaced = lock(py, &self.0).replace(Arc::new(asked));
             // Not under the lock: this may run Python code.
             drop(replaced);
         }

@@ -12,7 +12,7 @@ use tp_core::doorbell;
 use tp_core::drops::{DropCounters, DropReason};
 use tp_core::region::Mapping;
 use tp_core::ring::{
-    AlignedBytes, AnyFrame, AnyReader, Cursor, Geometry, Polled, ReadMode, Source, wait_while_filled,
+    AlignedBytes, AnyFrame, AnyReader, Awaited, Cursor, Geometry, Polled, ReadMode, Source, wait_while_filled,
 };
 
 use super::address::{BaseDirPaths, RingAddress};
@@ -32,9 +32,10 @@ struct State {
 }
 
 impl State {
-    /// The ring, what was last seen of its bell, and the frame that is looked for.
-    fn place(&mut self) -> (AnyReader, u32, u64) {
-        (self.source.clone(), self.cursor.bell(&self.source), self.cursor.next_seq())
+    /// The frame that is looked for.
+    fn awaited(&mut self) -> Awaited {
+        let seen = self.cursor.bell(&self.source);
+        Awaited { source: self.source.clone(), seq: self.cursor.next_seq(), seen }
     }
 }
 
@@ -84,9 +85,9 @@ impl RingReader {
         self.with(py, |state| state.source.clone())
     }
 
-    /// Where it is.
-    pub(super) fn place(&self, py: Python<'_>) -> PyResult<(AnyReader, u32, u64)> {
-        self.with(py, State::place)
+    /// The frame that is looked for.
+    pub(super) fn awaited(&self, py: Python<'_>) -> PyResult<Awaited> {
+        self.with(py, State::awaited)
     }
 
     /// Fails in a forked child.
@@ -125,9 +126,9 @@ impl RingReader {
         self.behind_lost.store(seq + 1, Ordering::Relaxed);
     }
 
-    /// Like `place`, without the interpreter; None when closed.
-    pub(super) fn place_detached(&self) -> Option<(AnyReader, u32, u64)> {
-        self.with_detached(State::place)
+    /// Like `awaited`, without the interpreter; None when closed.
+    pub(super) fn awaited_detached(&self) -> Option<Awaited> {
+        self.with_detached(State::awaited)
     }
 
     /// Like `search_again`, without the interpreter.
@@ -163,6 +164,16 @@ impl RingReader {
     pub(super) fn identity(&self) -> (u32, u64) {
         let geometry = &self.address.0.geometry;
         (geometry.stream_id, geometry.epoch)
+    }
+
+    /// Does with the frame before what will be done with the awaited one, and forgets it: code and data that went cold while
+    /// nothing came are in the cache then.
+    pub(super) fn rehearse(slf: &Bound<'_, Self>, awaited: &Awaited) {
+        let (py, this) = (slf.py(), slf.get());
+        let before = awaited.seq.checked_sub(1).and_then(|seq| awaited.source.take(seq).ok());
+        if let (Some(frame), Ok(false)) = (before, this.has_next(py)) {
+            let _ = Bound::new(py, Frame::new(frame, slf.clone().unbind())).inspect(Frame::rehearse);
+        }
     }
 
     /// Look further ahead at the next poll, also if nobody rang: not every producer does.
@@ -390,22 +401,22 @@ fn wait_for_bells(py: Python<'_>, readers: &[&RingReader], timeout: f64, spin: f
     if spin.is_nan() {
         return Err(PyValueError::new_err("spin is not a number"));
     }
-    let places = readers.iter().map(|reader| reader.place(py)).collect::<PyResult<Vec<_>>>()?;
+    let awaited = readers.iter().map(|reader| reader.awaited(py)).collect::<PyResult<Vec<_>>>()?;
     let all_open = || readers.iter().try_for_each(|reader| reader.with(py, |_| ()));
     let start = Instant::now();
     let mut rang = false;
     if spin > 0.0 {
-        let changed = || places.iter().any(|(source, seen, _)| source.bell() != *seen);
+        let changed = || awaited.iter().any(|frame| frame.source.bell() != frame.seen);
         rang =
             sleep_in_slices(py, spin.min(timeout), all_open, |slice| doorbell::spin_until(changed, slice))?;
     }
     if !rang {
         rang = sleep_in_slices(py, timeout - start.elapsed().as_secs_f64(), all_open, |slice| {
-            let bells: Vec<_> = places.iter().map(|(source, seen, _)| (source.doorbell(), *seen)).collect();
+            let bells: Vec<_> = awaited.iter().map(|frame| (frame.source.doorbell(), frame.seen)).collect();
             let rang = doorbell::wait_any(&bells, slice);
             if rang {
-                let awaited: Vec<_> = places.iter().map(|(source, _, next)| (source, *next)).collect();
-                wait_while_filled(&awaited);
+                let frames: Vec<_> = awaited.iter().map(|frame| (&frame.source, frame.seq)).collect();
+                wait_while_filled(&frames);
             }
             rang
         })?;

@@ -75,8 +75,8 @@ impl BellWatcher {
     #[pyo3(signature = (reader, fd = None))]
     fn watch(&self, py: Python<'_>, reader: &RingReader, fd: Option<RawFd>) -> PyResult<BellFd> {
         check_owner(py, self.owner, Self::WHAT)?;
-        let (source, bell, next) = reader.place(py)?;
-        let watched = Arc::new(Watched::new(source, event(py, fd)?, bell, next));
+        let awaited = reader.awaited(py)?;
+        let watched = Arc::new(Watched::new(awaited.source, event(py, fd)?, awaited.seen, awaited.seq));
         if !self.watcher.add(&watched) {
             return Err(errors::closed(py, Self::WHAT));
         }

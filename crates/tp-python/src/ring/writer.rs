@@ -12,7 +12,7 @@ use tp_core::clock::monotonic_ns;
 use tp_core::hot::FrameDescriptor;
 use tp_core::ring::ClaimError;
 use tp_core::slot::FrameHeader;
-use tp_core::tensor::Dtype;
+use tp_core::tensor::{Dtype, Tensor};
 
 use super::address::{BaseDirPaths, RingAddress};
 use super::buffers::Incoming;
@@ -165,12 +165,13 @@ impl RingWriter {
     }
 
     /// Before anything is copied or claimed: too large is too large whatever else is wrong.
-    fn check_size(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+    fn check_size(&self, py: Python<'_>, bytes: u64, tensor: &Tensor) -> PyResult<()> {
         if bytes <= self.max_payload_bytes.into() {
             return Ok(());
         }
         count(&self.counts.too_large, 1);
-        Err(errors::claim(py, &ClaimError::TooLarge { bytes, largest: self.max_payload_bytes }))
+        let dtype = arrays::dtype_name(tensor.dtype);
+        Err(errors::too_large(py, bytes, self.max_payload_bytes, dtype, tensor.shape()))
     }
 
     /// Copies an array into the next slot and tells of it; its sequence number.
@@ -184,7 +185,7 @@ impl RingWriter {
         self.check(py)?;
         let incoming = Incoming::new(array, dtype)?;
         let bytes = incoming.len_bytes();
-        self.check_size(py, bytes)?;
+        self.check_size(py, bytes, &incoming.tensor)?;
         let header = FrameHeader {
             tensor: incoming.tensor,
             values_len_bytes: bytes as u32,
@@ -219,7 +220,7 @@ impl RingWriter {
     ) -> PyResult<Claim> {
         self.check(py)?;
         let bytes = layout.tensor.extent_bytes();
-        self.check_size(py, bytes)?;
+        self.check_size(py, bytes, &layout.tensor)?;
         let (claim, memory) = self.publisher.with(py, |publisher| {
             let claim = publisher.ring.claim(bytes, seq)?;
             // Whoever sleeps wakes up while the slot is filled; it must see that by then.
