@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import sys
 import time
@@ -22,8 +23,8 @@ CONSUMERS = [1, 2, 4, 8, 16]
 STREAMS = [1, 10, 100, 500]
 FRAMES = 150
 ROUNDS = 3
-PAUSE_S = 0.004
-"""Between frames, so that everybody sleeps again before the next."""
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.008
+"""Between frames: everybody sleeps again before the next. With a steady pace some would get up for it."""
 IDLE_S = 5.0
 FRAME = np.zeros(4096, "u1")
 ONE_CONSUMER = """
@@ -56,9 +57,9 @@ def measure_consumers(results: Results) -> list[tuple[float, float]]:
 
 def publish_us(out: Producer) -> float:
     """The median of single calls, everybody asleep before each."""
-    times = []
+    times, chance = [], random.Random(FRAMES)  # the same pauses each time
     for _ in range(FRAMES):
-        time.sleep(PAUSE_S)
+        time.sleep(chance.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S))
         started = time.perf_counter_ns()
         out.publish(FRAME)
         times.append(time.perf_counter_ns() - started)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from links.pairs import best_of, run_pair
+from links.pairs import in_rounds, run_pair
 from links.plan import LinkPlan, LinkReport, peers_installed
 from results import KIB, MIB, Results, label, progress
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 RATES_HZ = [200.0, 1000.0]
 """As cameras come, and as instruments do. Between frames the caches go cold, the more so the fewer come."""
-ROUNDS = 6
+ROUNDS = 7
 SIZES = [64 * KIB, 640 * KIB, 8 * MIB]
 LATENCY = {"client.wake_profile": "latency"}
 IDLE_S = 5.0
@@ -41,16 +45,32 @@ def candidates(*, copy: bool, frame_bytes: int, rate_hz: float, seconds: float) 
 
 def measure(
     results: Results, *, copy: bool, frame_bytes: int, rate_hz: float, rounds: int
-) -> dict[str, LinkReport]:
-    """One table: the round with the lowest median of each."""
+) -> dict[str, list[LinkReport]]:
+    """One table: of each candidate the round with the middle p50.
+
+    Returns:
+        All rounds of each, from the lowest p50 to the highest.
+    """
     kind = "copy in, copy out" if copy else "loan"
     title = f"{label(frame_bytes)}, {kind}, {rate_hz:g} Hz"
     progress(title)
     plans = candidates(copy=copy, frame_bytes=frame_bytes, rate_hz=rate_hz, seconds=1.5)
-    reports = best_of(plans, rounds, better=lambda report: report.p50_us)
+    reports = in_rounds(plans, rounds)
+    for of_plan in reports.values():
+        of_plan.sort(key=lambda report: report.p50_us)
     columns = ["one way, us", "p50", "p99", "p99.9", "consumer CPU", "lost"]
-    results.table(title, columns, [row(name, report) for name, report in reports.items()])
+    results.table(title, columns, [row(name, typical(of_plan)) for name, of_plan in reports.items()])
     return reports
+
+
+def typical(ordered: list[LinkReport]) -> LinkReport:
+    """What a user may expect. Which cores two processes get, and what the host does, is luck."""
+    return ordered[len(ordered) // 2]
+
+
+def luckiest(ordered: list[LinkReport]) -> LinkReport:
+    """The round with the lowest p50."""
+    return ordered[0]
 
 
 def row(name: str, report: LinkReport) -> list[str]:
@@ -60,21 +80,22 @@ def row(name: str, report: LinkReport) -> list[str]:
     return [name, *times, cpu, str(report.lost)]
 
 
-def judge(results: Results, reports: dict[str, LinkReport], *, rate_hz: float) -> None:
+def judge(results: Results, reports: dict[str, list[LinkReport]], *, rate_hz: float) -> None:
     """The goals, for loans of 1 MiB."""
-    p50 = {name: report.p50_us for name, report in reports.items()}
     if not peers_installed():
         return
     at = f"1 MiB loan at {rate_hz:g} Hz, p50"
-    events = max(p50["iceoryx2, listener"], 0.001)
-    results.add(f"{at}: balanced / iceoryx2's events", p50["pool, balanced"] / events, "x", at_most=0.5)
-    results.add(
-        f"{at}: balanced / iceoryx2's wait set", p50["pool, balanced"] / p50["iceoryx2, wait set"], "x"
-    )
-    spinning = p50["iceoryx2, spinning"]
-    results.add(
-        f"{at}: latency profile / iceoryx2 spinning", p50["pool, latency"] / spinning, "x", at_most=1.0
-    )
+
+    def ratio(ours: str, theirs: str, pick: Callable[[list[LinkReport]], LinkReport]) -> float:
+        return pick(reports[ours]).p50_us / max(pick(reports[theirs]).p50_us, 0.001)
+
+    for ours, theirs, goal in [
+        ("pool, balanced", "iceoryx2, listener", 0.5),
+        ("pool, balanced", "iceoryx2, wait set", None),
+        ("pool, latency", "iceoryx2, spinning", 1.0),
+    ]:
+        results.add(f"{at}: {ours} / {theirs}", ratio(ours, theirs, typical), "x", at_most=goal)
+        results.add(f"{at}: the same, luckiest rounds", ratio(ours, theirs, luckiest), "x")
 
 
 def measure_idle(results: Results) -> None:

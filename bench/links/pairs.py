@@ -49,13 +49,22 @@ def _start(role: str, plan: LinkPlan) -> Process:
     return Process(arguments, environ=os.environ)
 
 
+def in_rounds(plans: Mapping[str, LinkPlan], rounds: int) -> dict[str, list[LinkReport]]:
+    """All reports of each plan; rounds are interleaved, so that all meet the machine's bad moments."""
+    reports: dict[str, list[LinkReport]] = {name: [] for name in plans}
+    for _ in range(rounds):
+        for name, plan in plans.items():
+            reports[name].append(run_pair(plan))
+    return reports
+
+
 def best_of(
     plans: Mapping[str, LinkPlan],
     rounds: int,
     better: Callable[[LinkReport], float],
     earlier: Mapping[str, LinkReport] | None = None,
 ) -> dict[str, LinkReport]:
-    """The best report of each plan; rounds are interleaved, so that all meet the machine's bad moments.
+    """The best report of each plan, of interleaved rounds.
 
     Args:
         plans: By name.
@@ -63,10 +72,7 @@ def best_of(
         better: What is smaller, the better.
         earlier: Reports of rounds before, which count too.
     """
-    reports = dict(earlier or {})
-    for _ in range(rounds):
-        for name, plan in plans.items():
-            report = run_pair(plan)
-            if name not in reports or better(report) < better(reports[name]):
-                reports[name] = report
-    return reports
+    reports = in_rounds(plans, rounds)
+    for name, report in (earlier or {}).items():
+        reports.setdefault(name, []).append(report)
+    return {name: min(of_plan, key=better) for name, of_plan in reports.items()}
