@@ -130,6 +130,9 @@ class NoDriverError(TensorPoolError, ConnectionError):
 class AttachRefusedError(TensorPoolError):
     """The driver refused an attach; its own words are in the message."""
 
+    may_pass: bool = False
+    """Whether it is about what others have at the moment: another producer, a limit."""
+
 
 class LeaseLostError(TensorPoolError, ConnectionError):
     """The lease on a stream ended: revoked, expired, or its driver is gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tensor_pool.closing import Closing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TextIO
 
-__all__ = ["StopSignals"]
+__all__ = ["StopSignals", "unwound_by_sigterm"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -59,6 +61,31 @@ class StopSignals(Closing):
             signal.signal(number, handler)
         os.close(self._signalled)
         os.close(self._wake_up)
+
+
+@contextlib.contextmanager
+def unwound_by_sigterm() -> Iterator[None]:
+    """Has SIGTERM end the program like Ctrl-C does, so that what was opened is closed; in its main thread.
+
+    Example:
+        >>> import os, signal
+        >>> try:
+        ...     with unwound_by_sigterm():
+        ...         os.kill(os.getpid(), signal.SIGTERM)
+        ... except SystemExit as e:
+        ...     e.code
+        143
+    """
+    before = signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit(signum: int, _frame: object) -> None:
+    """As shells say that a signal ended a program."""
+    raise SystemExit(128 + signum)
 
 
 def _note(signum: int, frame: object) -> None:

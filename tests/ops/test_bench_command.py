@@ -102,12 +102,17 @@ def test_a_frame_that_no_bridge_could_carry_is_told(tpool: Callable) -> None:
     assert "--mtu" in outcome.err
 
 
-def test_ctrl_c_ends_a_bench_and_both_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_bench_and_both_its_processes(tmp_path: Path, number: int, code: int) -> None:
     command = [sys.executable, "-c", "from tensor_pool.ops.cli import main; main()", "bench", "latency"]
     place = f"--set=shm.shm_base_dir={tmp_path}"
     with Process([*command, "--seconds", "60", "--bytes", "4096", place], environ=os.environ) as process:
         wait_until(lambda: " frames, p50 " in process.errors(), what="progress", timeout_s=30)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait() == INTERRUPTED
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii").split()
+        os.kill(process.pid, number)
+        assert process.wait() == code
         assert "Traceback" not in process.errors()
+        assert len(children) == 2
+        assert not any(Path("/proc", child).exists() for child in children)
     assert not list(tmp_path.rglob("*.ring")), "its memory is gone"
+    assert not list(Path("/dev/shm").glob(f"tensor-pool-{process.pid}-*"))

@@ -456,6 +456,28 @@ class TestMemoryMessagesAndMachine:
         assert {row["label"] for row in lines} == set(values)
         assert "driver: leases" in table
 
+    @pytest.mark.parametrize("command", ["info", "drops"])
+    def test_ids_are_whole_in_a_narrow_terminal(
+        self, ask: Callable, command: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "60")
+        found = json.loads(ask(command, "camera-1", "--format=json").out)
+        ids = (
+            [client[part] for client in found["clients"] for part in ("client_id", "lease_id")]
+            if command == "info"
+            else [row["consumer"] for row in found if row["consumer"] != "this command"]
+        )
+        words = set(ask(command, "camera-1").out.split())
+        assert ids
+        assert {str(number) for number in ids} <= words
+
+    def test_counters_in_a_narrow_terminal(self, ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "60")
+        words = set(ask("counters", "--ours").out.split())
+        labels = " ".join(row["label"] for row in json.loads(ask("counters", "--ours", "--format=json").out))
+        assert {"VALUE", "LABEL"} <= words
+        assert set(labels.split()) <= words, "no word is broken"
+
     def test_errors(self, ask: Callable) -> None:
         assert ask("errors") == (OK, "no errors\n", "")
         for output_format in ("json", "jsonl"):

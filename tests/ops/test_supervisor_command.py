@@ -128,7 +128,10 @@ def test_it_is_a_service_like_others(ask: Callable[..., list[dict[str, Any]]], s
     assert found["dry_run"] in (True, False)
 
 
-def test_watch(host: Cluster, slow_id: int, tpool: Callable[..., Any]) -> None:
+def test_watch(
+    ask: Callable[..., list[dict[str, Any]]], host: Cluster, slow_id: int, tpool: Callable[..., Any]
+) -> None:
+    wait_until(lambda: ask("supervisor", "status"), timeout_s=30)
     where = f"--aeron-dir={host.aeron_dir}"
     watched = tpool("supervisor", "status", "--watch", "--count=2", "--interval=0.1", "--format=jsonl", where)
     rows = [json.loads(line) for line in watched.out.splitlines()]

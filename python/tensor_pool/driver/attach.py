@@ -215,7 +215,8 @@ class AttachHandler:
             raise Refusal(
                 ResponseCode.REJECTED,
                 f"stream {stream.stream_id} has a producer: client {producer.client_id}, "
-                f"lease {producer.lease_id}",
+                f"lease {producer.lease_id}, which ends in {_seconds_left(producer, now):.1f} s unless it is "
+                "kept alive",
             )
         geometry = stream.geometry_for(call.client_id, now.monotonic_ns)
         self._limits.check_bytes(geometry, self._lifecycle.total_bytes, self._lifecycle.ended_bytes)
@@ -293,3 +294,7 @@ class AttachHandler:
                 correlation_id=request.correlation_id, code=ResponseCode.REJECTED, error_message=text
             )
         ]
+
+
+def _seconds_left(lease: Lease, now: Moment) -> float:
+    return max(0, lease.expiry_ns - now.monotonic_ns) / 1e9

@@ -48,7 +48,7 @@ class BaseDirLock(Closing):
         directory: Path,
         *,
         what: str = "SHM driver",
-        hint: str = "use that one, stop it, or set driver.instance_id or shm.namespace to another name",
+        hint: str = "use that one, or stop it; another one needs its own driver.instance_id and aeron.dir",
         file: str = _FILE,
     ) -> None:
         self._what = what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -67,6 +68,11 @@ class Epoch(msgspec.Struct, frozen=True):
         return self.geometry.region_bytes if self.is_allocated else 0
 
 
+def _few_reports() -> collections.deque[tuple[int, int]]:
+    # Over several of them it matters little that each is heard some hundredths of a second late.
+    return collections.deque(maxlen=5)
+
+
 class Stream(msgspec.Struct, kw_only=True):
     """One stream."""
 
@@ -87,6 +93,8 @@ class Stream(msgspec.Struct, kw_only=True):
     rate_milli_hz: int | None = None
     report_ns: int = 0
     """When its producer last reported `current_seq`."""
+    reports: collections.deque[tuple[int, int]] = msgspec.field(default_factory=_few_reports)
+    """Its last reports: sequence number and time."""
 
     @property
     def is_provisioned(self) -> bool:
@@ -118,13 +126,16 @@ class Stream(msgspec.Struct, kw_only=True):
         """Another epoch, or none: its frames are counted anew, and none was reported yet."""
         self.epoch = epoch
         self.current_seq = self.rate_milli_hz = None
+        self.reports.clear()
 
     def report(self, seq: int, now_ns: int) -> None:
         """Notes how far its producer says it is, and how fast that went."""
-        elapsed_ns = now_ns - self.report_ns
-        if self.current_seq is not None and seq >= self.current_seq and elapsed_ns > 0:
-            frames = seq - self.current_seq
-            self.rate_milli_hz = min(frames * 1_000_000_000_000 // elapsed_ns, 2**32 - 2)
+        if self.current_seq is not None and seq < self.current_seq:
+            self.reports.clear()
+        self.reports.append((seq, now_ns))
+        first_seq, first_ns = self.reports[0]
+        if now_ns > first_ns:
+            self.rate_milli_hz = min((seq - first_seq) * 1_000_000_000_000 // (now_ns - first_ns), 2**32 - 2)
         self.current_seq = seq
         self.report_ns = now_ns
 

@@ -148,8 +148,9 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         client = resources.enter_context(host_aeron.connect(config.aeron, name=name))
     except NoMediaDriverError as e:
         if _is_forbidden(directory):
-            raise NoDriverError(e.message, where=directory, hint=e.hint) from e
-        raise no_driver_error(directory) from e
+            raise NoDriverError(e.message, where=directory, hint=e.hint) from None
+        # One traceback is enough: what was found says all that the other one would.
+        raise no_driver_error(directory, found=e.message) from None
     shortest_ms, longest_ms = _DRAIN_PAUSES_MS[section.wake_profile]
     drain = resources.enter_context(
         Drain(client, name="pool drain", shortest_pause_ms=shortest_ms, longest_pause_ms=longest_ms)

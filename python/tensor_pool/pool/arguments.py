@@ -22,6 +22,7 @@ __all__ = [
     "check_flag",
     "check_metadata",
     "check_name",
+    "check_pools",
     "check_positive",
     "check_rate",
     "check_seconds",
@@ -34,6 +35,7 @@ __all__ = [
 _MAX_NAME_BYTES: Final = 255
 _MAX_DIMS: Final = 8
 _MAX_DIM: Final = 2**31 - 1
+_MOST_POOLS: Final = 64
 _MAX_SEQ: Final = 2**63 - 1
 _LONGEST_S: Final = 1e9
 """Whoever waits for longer waits for ever; larger integers may not even have a float."""
@@ -204,6 +206,20 @@ def check_count(what: str, value: object, *, least: int, most: int) -> int | Non
     if _is_whole(value) and least <= int(value) <= most:
         return int(value)
     raise ConfigError(f"{what}={value!r:.80}", hint=f"a whole number from {least} to {most}")
+
+
+def check_pools(pools: object, *, most_bytes: int) -> tuple[int, ...]:
+    """Sizes of slots, at least one; empty when left out.
+
+    Example:
+        >>> check_pools([64, 4096], most_bytes=2**31), check_pools(None, most_bytes=2**31)
+        ((64, 4096), ())
+    """
+    if pools is None:
+        return ()
+    if not isinstance(pools, tuple | list) or not 1 <= len(pools) <= _MOST_POOLS:
+        raise ConfigError(f"pools={pools!r:.80}", hint=f"1 to {_MOST_POOLS} slot sizes in bytes, in a list")
+    return tuple(check_count("pools", stride, least=64, most=most_bytes) or 0 for stride in pools)
 
 
 def check_positive(what: str, value: object, *, most: float = 1e9) -> float | None:

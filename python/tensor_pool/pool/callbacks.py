@@ -25,7 +25,7 @@ class FrameCallback(Closing):
     """Calls a function with each frame, from a thread of its own; made by `Consumer.on_frame`.
 
     Args:
-        consumer: Where frames come from; nobody else may poll it meanwhile.
+        consumer: Where frames come from; nobody else can poll it meanwhile.
         callback: What to call. What it raises is logged and ends the calls.
     """
 
@@ -35,21 +35,29 @@ class FrameCallback(Closing):
         self._consumer = consumer
         self._callback = callback
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="frame callback", daemon=True)
+        is_ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(is_ready,), name="frame callback", daemon=True
+        )
         self._thread.start()
+        is_ready.wait()
 
     @property
     def is_running(self) -> bool:
         """Whether it still calls."""
         return self._thread.is_alive()
 
-    def _run(self) -> None:
+    def _run(self, is_ready: threading.Event) -> None:
+        self._consumer.reserve()
+        is_ready.set()
         try:
             while (frame := self._next()) is not None:
                 self._callback(frame)
         except BaseException as e:  # nobody above would see it
             self.error = e
             _LOG.exception("the callback of %r failed, no more frames for it", self._consumer)
+        finally:
+            self._consumer.release()
 
     def _next(self) -> Frame | None:
         """The next frame; None when there will be no more."""

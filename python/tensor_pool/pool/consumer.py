@@ -78,6 +78,7 @@ class Consumer(_native.FrameReceiver, Closing):
 
     def latest(self) -> Frame | None:
         """The newest frame, unless it was taken already; what lies between counts as skipped, not as lost."""
+        self.check_reserved()
         reader = self._session.reader
         if reader is not None:
             try:

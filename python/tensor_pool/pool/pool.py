@@ -11,7 +11,13 @@ import msgspec
 
 from tensor_pool.closing import Closing
 from tensor_pool.datatypes import Dtype, MajorOrder, wire_dtype
-from tensor_pool.errors import ConfigError, ForkedProcessError, NoDriverError, NoStreamError
+from tensor_pool.errors import (
+    AttachRefusedError,
+    ConfigError,
+    ForkedProcessError,
+    NoDriverError,
+    NoStreamError,
+)
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
@@ -19,6 +25,7 @@ from tensor_pool.pool.arguments import (
     check_flag,
     check_metadata,
     check_name,
+    check_pools,
     check_positive,
     check_rate,
     check_seconds,
@@ -65,7 +72,7 @@ _MOST_BYTES: Final = 2**31
 """The largest payload: pool strides have 32 bits on the wire."""
 _MOST_RATE_HZ: Final = (2**32 - 2) / 1000
 """Rates travel in thousandths, in 32 bits of which the last value means none."""
-_MOST_POOLS: Final = 64
+_ASK_AGAIN_S: Final = 0.1
 
 
 class Pool(Closing):
@@ -142,6 +149,7 @@ class Pool(Closing):
         stamp_descriptors: bool = False,
         fallback_uri: str | None = None,
         flush: Callable[[NDArray[Any]], object] | None = None,
+        wait_s: float = 0.0,
     ) -> Producer:
         """The right to publish a stream, exclusively, with memory that fits its frames.
 
@@ -166,6 +174,8 @@ class Pool(Closing):
                 that sends it; `client.fallback_uri` when left out.
             flush: Called with a claimed slot's array before it is committed, for devices whose writes the CPU
                 does not see by itself.
+            wait_s: Ask again for so long while another producer, or a limit, is in the way. A producer that
+                was killed has its lease for some seconds more.
 
         Raises:
             AttachRefusedError: The driver refuses: another producer, a limit, a bad name, a name that another
@@ -188,7 +198,7 @@ class Pool(Closing):
             nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
             rate_hz=check_positive("rate_hz", rate_hz, most=_MOST_RATE_HZ),
             consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
-            pools=_check_pools(pools),
+            pools=check_pools(pools, most_bytes=_MOST_BYTES),
             require_hugepages=None if hugepages is None else check_flag("hugepages", hugepages),
         )
         options = ProducerOptions(
@@ -203,7 +213,14 @@ class Pool(Closing):
         )
         if flush is not None and not callable(flush):
             raise ConfigError(f"flush={flush!r:.80}", hint="a function that takes the array of a slot")
-        return self._open_producer(wish, options)
+        deadline = time.monotonic() + check_seconds("wait_s", wait_s)
+        while True:
+            try:
+                return self._open_producer(wish, options)
+            except AttachRefusedError as e:
+                if not e.may_pass or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_ASK_AGAIN_S)
 
     def relay(
         self,
@@ -232,7 +249,7 @@ class Pool(Closing):
             role=Role.PRODUCER,
             **{**check_stream(stream), **check_name(name, stream=stream)},
             nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
-            pools=_check_pools(list(pools) or None),
+            pools=check_pools(list(pools) or None, most_bytes=_MOST_BYTES),
         )
         return self._open_producer(wish, ProducerOptions(name=name, relays=True))
 
@@ -251,7 +268,7 @@ class Pool(Closing):
         stream: str | int | FoundStream,
         *,
         start: Literal["latest", "oldest"] | int = "latest",
-        mode: Literal["stream", "rate_limited"] = "stream",
+        mode: Literal["stream", "rate_limited"] | None = None,
         max_rate_hz: float = 0,
         progress: bool = False,
         own_stream: bool = False,
@@ -271,8 +288,10 @@ class Pool(Closing):
         Args:
             stream: Its name, or its id, or what `tensor_pool.discover` has found.
             start: The newest frame that is there, the oldest, or a sequence number.
-            mode: ``"rate_limited"`` for at most `max_rate_hz` frames a second.
-            max_rate_hz: See `mode`; less than one a second as well, such as 0.5.
+            mode: ``"rate_limited"`` for at most `max_rate_hz` frames a second, ``"stream"`` for all. Left out
+                it follows from `max_rate_hz`.
+            max_rate_hz: See `mode`; less than one a second as well, such as 0.5. With ``mode="stream"`` it is
+                what a supervisor may limit the consumer to.
             progress: Follow frames while they are written.
             own_stream: Ask the producer for a descriptor stream of one's own.
             attach: False follows announces without a lease: for deployments without a driver.
@@ -293,6 +312,8 @@ class Pool(Closing):
         patience_s = None if wait_s is None else check_seconds("wait_s", wait_s)
         wished_gap = check_count("max_outstanding_seq_gap", max_outstanding_seq_gap, least=0, most=MAX_SLOTS)
         rate_hz = check_rate("max_rate_hz", max_rate_hz)
+        if mode is None:
+            mode = "rate_limited" if rate_hz else "stream"
         if mode == "rate_limited" and not rate_hz:
             raise ConfigError('mode="rate_limited" without a rate', hint="give one, such as max_rate_hz=10")
         options = ConsumerOptions(
@@ -467,19 +488,11 @@ class Pool(Closing):
 
 
 def no_driver_error(
-    aeron_dir: str, *, otherwise: str = "use tensor_pool.connect(embedded=True)"
+    aeron_dir: str, *, found: str = "", otherwise: str = "use tensor_pool.connect(embedded=True)"
 ) -> NoDriverError:
-    """What to say when nobody answers."""
+    """What to say when nobody answers, and what was found instead, if anything."""
     return NoDriverError(
-        "no SHM driver answers",
+        f"no SHM driver answers{f' ({found})' if found else ''}",
         where=aeron_dir,
         hint=f"start one with `tpool up --aeron-dir {aeron_dir}`, or {otherwise}",
     )
-
-
-def _check_pools(pools: Sequence[int] | None) -> tuple[int, ...]:
-    if pools is None:
-        return ()
-    if not isinstance(pools, tuple | list) or not 1 <= len(pools) <= _MOST_POOLS:
-        raise ConfigError(f"pools={pools!r:.80}", hint=f"1 to {_MOST_POOLS} slot sizes in bytes, in a list")
-    return tuple(check_count("pools", stride, least=64, most=_MOST_BYTES) or 0 for stride in pools)

@@ -165,10 +165,12 @@ class QosBoard:
             return None
         if consumer.epoch != producer.epoch:
             return None
-        rate = producer.rate_hz
+        rate, apart_ns = producer.rate_hz, consumer.heard_ns - producer.heard_ns
         if rate is None:
-            rate = self._supposed_rates.get(stream_id, 0.0)
-        moved = rate * (consumer.heard_ns - producer.heard_ns) / _NS_PER_S
+            rate = self._supposed_rates.get(stream_id)
+        if rate is None and abs(apart_ns) > _TOGETHER_NS:
+            return None
+        moved = (rate or 0.0) * apart_ns / _NS_PER_S
         return max(0, round(producer.current_seq + moved - consumer.last_seq_seen))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool import _native
-from tensor_pool.errors import ClosedError
+from tensor_pool.errors import ClosedError, ConfigError
 from tensor_pool.pool.arguments import check_consumers, check_seconds
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ _SLICE_S: Final = 0.1
 _UNMAPPED_SLICE_S: Final = 0.02
 
 
-def wait(consumers: Iterable[Consumer], timeout: float) -> list[Consumer]:
+def wait(consumers: Iterable[Consumer], timeout: float | None = None) -> list[Consumer]:
     """Waits until any of several consumers has a frame; those that do, none after `timeout` seconds.
+
+    Args:
+        consumers: Whose frames.
+        timeout: How long to wait; for ever when left out.
 
     Raises:
         ClosedError: One of them was closed.
@@ -36,7 +41,11 @@ def wait(consumers: Iterable[Consumer], timeout: float) -> list[Consumer]:
         True
     """
     awaited = check_consumers(consumers)
-    deadline = time.monotonic() + check_seconds("timeout", timeout)
+    if timeout is None and not awaited:
+        raise ConfigError(
+            "timeout=None and no consumer: nothing would ever end that", hint="give one of both"
+        )
+    deadline = time.monotonic() + (math.inf if timeout is None else check_seconds("timeout", timeout))
     while True:
         for consumer in awaited:
             consumer.check_open()

@@ -75,6 +75,19 @@ def test_a_slot_is_what_this_claim_asked_for_whatever_the_last_one_did(out, inp)
         assert (frame.array.shape, frame.array.dtype, frame.order) == (expected, np.dtype(dtype), order)
 
 
+def test_an_equal_shape_is_the_same_and_a_similar_one_is_not(out, inp):
+    shapes = [(2, 6), (2,), (2, 6, 1), (2, 7), (7, 2), (np.int64(2), 6), (True, 6)]
+    for shape in shapes:
+        for again in (shape, tuple(list(shape))):  # noqa: C414 - another object
+            with out.claim(again, np.uint8) as slot:
+                assert slot.array.shape == shape
+            assert read(inp).shape == shape
+    for wrong in [(2, -6), (-2, 6), (2, 2**40), (2, 6.0), (2, None)]:
+        out.claim((2, 6), np.uint8).abort()
+        with pytest.raises((tp.TensorLayoutError, TypeError)):
+            out.claim(wrong, np.uint8)
+
+
 def test_a_shape_that_changes_is_asked_anew(out):
     shape = (Dimension(),)
     lengths = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 
 import msgspec
 import numpy as np
@@ -105,6 +106,24 @@ def test_two_producers_of_one_stream(pool, cluster):
         assert out.publish(frame(1)) == 0
 
 
+def test_the_place_of_a_killed_producer_can_be_waited_for(pool, cluster):
+    other = cluster.run_python(
+        """
+        out = pool.producer("inherited", dtype="uint32", shape=(4,), slots=8)
+        print("ready", flush=True)
+        time.sleep(60)
+        """
+    )
+    assert other.read_line() == "ready"
+    with pytest.raises(tp.AttachRefusedError, match=r"which ends in \d\.\d s unless") as refused:
+        pool.producer("inherited", dtype="uint32", shape=(4,), slots=8, wait_s=0.2)
+    assert refused.value.hint is not None
+    assert "wait_s=" in refused.value.hint
+    other.kill()
+    with pool.producer("inherited", dtype="uint32", shape=(4,), slots=8, wait_s=30) as out:
+        assert out.publish(frame(1)) == 0
+
+
 def test_a_limit_is_named(pool):
     with pytest.raises(tp.AttachRefusedError, match="max_stream_bytes"):
         pool.producer("huge", max_bytes=1 << 20, slots=1024)
@@ -182,6 +201,7 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
         {"wait_s": "1"},
         {"wait_s": -1},
         {"wait_s": float("nan")},
+        {"mode": ""},
     ],
     ids=str,
 )
@@ -346,9 +366,9 @@ def test_announces_that_can_not_be_used_do_not_fill_the_log(pool, cluster, caplo
 
 def test_a_frame_that_is_too_large_is_counted_and_raised(pool):
     with pool.producer("small", dtype="uint8", shape=(64,), slots=8) as out:
-        with pytest.raises(tp.FrameTooLargeError):
-            out.publish(np.zeros(65, "uint8"))
-        with pytest.raises(tp.FrameTooLargeError):
+        with pytest.raises(tp.FrameTooLargeError, match=r"128 bytes, .* has 64: uint16 8x8"):
+            out.publish(np.zeros((8, 8), "uint16"))
+        with pytest.raises(tp.FrameTooLargeError, match=r"65 bytes, .* has 64: uint8 65"):
             out.claim((65,), "uint8")
         assert out.stats.too_large == 2
         assert out.publish(np.zeros(64, "uint8")) == 0
@@ -358,6 +378,8 @@ def test_no_driver_is_said_quickly_and_with_what_to_try(tmp_path):
     with pytest.raises(tp.NoDriverError, match="no SHM driver answers") as caught:
         tp.connect(tmp_path / "nobody", settings={"client.attach_timeout_ms": 300})
     assert "tpool up" in caught.value.hint
+    assert "there is no such directory" in str(caught.value)
+    assert "Traceback" not in "".join(traceback.format_exception(caught.value)).partition("Traceback")[2]
 
 
 def test_a_media_driver_without_an_shm_driver():

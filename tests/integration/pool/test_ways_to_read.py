@@ -128,6 +128,16 @@ def test_frames_of_an_epoch_that_ended_are_counted(pool):
     assert (stats.delivered, stats.drops_by_reason, stats.overwritten) == (5, {"epoch_ended": 15}, 0)
 
 
+@pytest.mark.parametrize("copy_mode", [False, True])
+def test_what_a_consumer_leaves_unread_when_it_is_closed_is_not_lost(pool, out, copy_mode):
+    inp = pool.consumer(out.name, copy_mode=copy_mode)
+    for value in range(5):
+        out.publish(np.full(4, value, "uint32"))
+    assert value_of(inp.poll()) == 0
+    inp.close()
+    assert (inp.stats.delivered, inp.stats.drops, inp.stats.drops_by_reason) == (1, 0, {})
+
+
 @pytest.mark.parametrize("attempt", range(5))
 def test_closing_lets_those_who_keep_up_have_the_last_frame(pool, attempt):
     out = pool.producer("kept up", dtype="uint8", shape=(4,), slots=32)
@@ -202,6 +212,7 @@ def test_many_streams_at_once(pool, out):
         assert tp.wait([first, second, absent], timeout=30) == [second]
         publish(out, 1)
         assert tp.wait([first, second, absent], timeout=30) == [first, second]
+        assert tp.wait([second]) == [second]
 
 
 @pytest.mark.req("WIRE-15.4-1")
@@ -254,6 +265,13 @@ def test_a_rate_limited_consumer_gets_a_stream_of_its_own(pool, out):
         taken += [frame.info.seq for frame in iter(inp.poll, None)]
     assert 9 <= len(taken) <= 11, taken
     assert inp.stats.drops == 0
+
+
+def test_a_rate_alone_is_a_limit_and_one_beside_mode_stream_is_none(pool, out):
+    limited, everything = (pool.consumer(out.name, max_rate_hz=0.1, mode=mode) for mode in (None, "stream"))
+    for _ in range(10):
+        out.publish(np.zeros(4, "uint32"))
+    assert [len(list(iter(inp.poll, None))) for inp in (limited, everything)] == [1, 10]
 
 
 @pytest.mark.parametrize("own_stream", [False, True])
@@ -368,6 +386,44 @@ def test_a_consumer_without_a_stream_says_what_to_try(pool):
     with pytest.raises(tp.NoStreamError, match="nobody produces stream 'absent'") as caught:
         pool.consumer("absent", wait_s=0.1)
     assert "tpool streams" in caught.value.hint
+
+
+def test_frames_that_go_to_a_function_are_not_polled_away(pool, out):
+    seen = queue.Queue()
+    inp = pool.consumer(out.name)
+
+    def skip_to_newest(frame) -> None:
+        newest = inp.latest() or frame  # its own thread may
+        seen.put(value_of(newest))
+
+    with inp.on_frame(skip_to_newest):
+        for read in (inp.poll, inp.latest, lambda: next(iter(inp))):
+            with pytest.raises(tp.ConfigError, match="go to the function") as caught:
+                read()
+            assert "another consumer" in caught.value.hint
+        publish(out, 1)
+        assert seen.get(timeout=5.0) == 1
+    publish(out, 2)
+    assert value_of(inp.poll(timeout=5.0)) == 2
+
+    refused = queue.Queue()
+
+    def poll_for_long() -> None:
+        try:
+            inp.poll(timeout=30)
+        except tp.ConfigError as e:
+            refused.put(e)
+
+    waiting = threading.Thread(target=poll_for_long)
+    waiting.start()
+    with inp.on_frame(skip_to_newest):  # somebody was waiting before
+        assert "go to the function" in str(refused.get(timeout=5.0))
+        waiting.join()
+    with inp.on_frame(lambda _: 1 / 0) as failing:
+        publish(out, 3)
+        wait_until(lambda: not failing.is_running)
+    publish(out, 4)
+    assert value_of(inp.poll(timeout=5.0)) == 4
 
 
 def test_frames_go_to_one_function_at_a_time(pool, out):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -225,6 +226,19 @@ class TestLists:
             driver.work()
         entry = only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0]
         assert (entry.current_seq, entry.rate_milli_hz) == (150, 100_000)
+
+    def test_a_report_that_is_heard_late_hardly_changes_the_rate(self, driver: DriverBench) -> None:
+        lease = driver.attach()
+        assert lease.epoch is not None
+        rates = []
+        late = [0, 40, 0, 45, 10, 50, 0, 30, 50, 0, 50]
+        for number, (before_ms, late_ms) in enumerate(itertools.pairwise([0, *late])):
+            driver.clock.advance(ms=1000 + late_ms - before_ms)
+            driver.qos.offer(encode(QosProducer(10_000, 7, lease.epoch, 100 * number)))
+            driver.work()
+            rates.append(only(StreamsListed, driver.say(ListStreams(1, 9))).streams[0].rate_milli_hz)
+        assert rates[0] is None
+        assert all(rate == pytest.approx(100_000, rel=0.02) for rate in rates[5:]), rates
 
     def test_numbers_of_a_former_epoch_mean_nothing_in_the_next(self, driver: DriverBench) -> None:
         lease = driver.attach()

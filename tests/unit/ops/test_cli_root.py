@@ -139,6 +139,21 @@ print(json.dumps([name for name in (*modules, "rich", "msgspec", "numpy") if nam
         assert outcome.code == 2
         assert "No such command 'ghost'" in outcome.err
 
+    @pytest.mark.parametrize(
+        ("typed", "meant"), [("stream", "streams"), ("docter", "doctor"), ("client", "clients")]
+    )
+    def test_what_was_meant_is_said(self, tpool, typed: str, meant: str) -> None:
+        outcome = tpool(typed)
+
+        assert outcome.code == 2
+        assert f"No such command {typed!r}. Did you mean {meant!r}?" in outcome.err
+
+    def test_nothing_is_suggested_for_nonsense(self, tpool) -> None:
+        outcome = tpool("xyzzy")
+
+        assert outcome.code == 2
+        assert "Did you mean" not in outcome.err
+
     def test_a_command_that_needs_a_missing_package_says_so(
         self, tpool, monkeypatch: pytest.MonkeyPatch, tmp_path
     ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan, PeerReport, measure_memcpy
 from tensor_pool.ops.bench.run import pool_peer, result
-from tensor_pool.ops.cli.stream import snap
+from tensor_pool.ops.cli.stream import live, snap
 from tensor_pool.ops.cli.stream.drops import drop_rows
 from tensor_pool.ops.cli.stream.info import _shown
 from tensor_pool.ops.cli.stream.live import Length, follow, run_gauge
@@ -107,6 +107,15 @@ class TestFollowing:
         captured = capsys.readouterr()
         assert '"frames": 0' in captured.out
         assert captured.err.startswith("error: no frame of depth came within ")
+
+    def test_a_rate_is_that_of_frames_and_not_of_pauses(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for pause_s, said in ((0.02, " s, while they came: "), (1.0, " s: ")):
+            monkeypatch.setattr(live, "_PAUSE_S", pause_s)
+            gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(1, 2, 3)
+            assert run_gauge(consumer, gauge, Length(seconds=0.1), "table", label="depth") == 0
+            assert f"in all, 3 frames in 0.1{said}" in capsys.readouterr().out
 
     def test_a_producer_that_ended_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
         gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(mapped=False)

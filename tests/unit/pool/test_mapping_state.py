@@ -332,7 +332,7 @@ class TestRevokedProducer:
     def test_only_the_next_epoch_is_mapped(self, mapping: MappingState) -> None:
         map_epoch(mapping, 5)
 
-        assert mapping.on_producer_revoked(7, START + 10) == Unmap("the producer lost its lease")
+        assert mapping.on_producer_revoked(7, START + 10) == Unmap("the lease of its producer ended")
         assert hear(mapping, announce(5, START + 20), START + 20) == Ignore(IgnoreReason.SPENT_EPOCH)
         assert mapping.state is MappingPhase.UNMAPPED
         map_epoch(mapping, 6, START + 30)

@@ -74,7 +74,7 @@ class TestLag:
     def test_the_drivers_rate_helps_while_the_producer_was_heard_once(self, board: QosBoard) -> None:
         board.on_producer(produced(1000), 0)
         board.on_consumer(consumed(1490), 500_000_000)
-        assert board.lag(STREAM, READER) == 0
+        assert board.lag(STREAM, READER) is None, "it depends on how far the producer has gone meanwhile"
         board.suppose_rate(STREAM, 1000.0)
         assert board.lag(STREAM, READER) == 10
 

@@ -51,8 +51,11 @@ def main(arguments: list[str]) -> None:
 
 
 def say(report: msgspec.Struct) -> None:
-    """Tells the parent something, as a line of JSON."""
-    os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
+    """Tells the parent something, as a line of JSON; a parent that is gone ends this process too."""
+    try:
+        os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
+    except BrokenPipeError:
+        raise SystemExit(1) from None
 
 
 def hear(timeout_s: float) -> str:

@@ -57,6 +57,7 @@ class Peer(Closing, Generic[ReportT]):
         assert self._process.stdin is not None
         self._output, self._input = self._process.stdout, self._process.stdin
         self._unread = b""
+        self._is_done = False
 
     def fileno(self) -> int:
         """Readable when it has said something, or ended."""
@@ -85,12 +86,15 @@ class Peer(Closing, Generic[ReportT]):
         for report in reports:
             if report.event == "failed":
                 raise TensorPoolError(f"the {self.role} failed: {report.error}", hint=report.hint)
+            self._is_done |= report.event == "done"
         return reports
 
     def close(self) -> None:
         """Ends it; may be called again."""
         with contextlib.suppress(OSError):
             self._input.close()
+        if not self._is_done:  # it does not listen while it works, and nobody wants that any more
+            self._process.terminate()
         for insist in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(timeout=_END_S)

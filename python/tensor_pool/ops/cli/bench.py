@@ -12,6 +12,7 @@ from tensor_pool.ops.bench.plan import BenchMode, BenchPlan
 from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.runtime import logs
+from tensor_pool.stop_signals import unwound_by_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +192,10 @@ def bridge(config: Config, output_format: OutputFormat, **plan: Any) -> None:
             "try a larger --mtu"
         )
     _be_quiet(config)
-    with _Progress(f"{asked.frame_bytes} bytes over a bridge", 2 * asked.seconds) as progress:
+    with (
+        unwound_by_sigterm(),
+        _Progress(f"{asked.frame_bytes} bytes over a bridge", 2 * asked.seconds) as progress,
+    ):
         found = run_bridge_bench(config, asked, on_progress=progress.on_report)
     if output_format == "table":
         _print_bridge_for_people(found)
@@ -257,7 +261,8 @@ def _run(config: Config, output_format: OutputFormat, plan: BenchPlan) -> None:
         f"{'as fast as it goes' if plan.rate_hz is None else f'{plan.rate_hz:g} Hz'}, {plan.seconds:g} s ...",
         err=True,
     )
-    found = run_bench(config, plan, on_progress=_print_progress)
+    with unwound_by_sigterm():
+        found = run_bench(config, plan, on_progress=_print_progress)
     if output_format == "table":
         _print_for_people(found)
     else:

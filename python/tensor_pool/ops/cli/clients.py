@@ -41,7 +41,17 @@ _CLIENT_COLUMNS: Final = (
     "drops_gap",
     "drops_late",
 )
-_SPARE: Final = ("age_s", "keepalive_age_s")
+_SPARE: Final = (
+    "age_s",
+    "keepalive_age_s",
+    "drops_late",
+    "drops_gap",
+    "lag_frames",
+    "expires_in_s",
+    "stream_id",
+    "role",
+)
+"""Left out before the numbers that `tpool revoke` takes are broken in two."""
 
 
 @click.command()

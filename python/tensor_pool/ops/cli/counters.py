@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tensor_pool.ops.cli.output import OutputFormat
 
 __all__ = ["counters"]
+
+_SPARE: Final = ("owner_id", "kind", "type_id", "per_second", "counter_id")
 
 
 @click.command()
@@ -59,4 +61,4 @@ def counters(
     columns = ["counter_id", "type_id", "kind", "value", "owner_id", "label"]
     if watching["watch"]:
         columns.insert(4, "per_second")
-    print_listing(rows, columns, output_format, **watching)
+    print_listing(rows, columns, output_format, spare=_SPARE, **watching)

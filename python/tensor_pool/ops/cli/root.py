@@ -6,6 +6,7 @@ be imported harms nobody but itself.
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from importlib import import_module, util
@@ -111,8 +112,11 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say what is missing when a command needs a package that is not installed."""
+        """Say what is missing when a command needs a package that is not installed, and what was meant."""
         try:
+            if args[0] not in (known := self.list_commands(ctx)):
+                for meant in difflib.get_close_matches(args[0], known, n=1):
+                    ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
             return super().resolve_command(ctx, args)
         except ModuleNotFoundError as e:
             raise TensorPoolError(

@@ -14,8 +14,6 @@ from tensor_pool.ops.model import as_row, read_streams
 from tensor_pool.pool.streams import PRESENT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
 
@@ -24,6 +22,7 @@ __all__ = ["streams"]
 _COLUMNS: Final = (
     "stream_id",
     "name",
+    "state",
     "dtype",
     "shape",
     "rate_hz",
@@ -33,14 +32,11 @@ _COLUMNS: Final = (
     "current_seq",
     "activity_age_s",
 )
-_SPARE: Final = ("producer_id", "activity_age_s", "current_seq", "dtype")
-_WATCHED_COLUMNS: Final = (*_COLUMNS[:7], "drops", *_COLUMNS[7:])
+_SPARE: Final = ("producer_id", "activity_age_s", "current_seq", "dtype", "mb_per_s", "shape", "state")
+_SLOW_HZ: Final = 10.0
+"""Faster streams are not known to more than a tenth of a frame a second."""
+_WATCHED_COLUMNS: Final = (*_COLUMNS[:8], "drops", *_COLUMNS[8:])
 """What consumers have lost is only known to who listens for a while."""
-
-
-def _columns(*, ended: bool, watch: bool) -> Sequence[str]:
-    columns = _WATCHED_COLUMNS if watch else _COLUMNS
-    return (*columns[:2], "state", *columns[2:]) if ended else columns
 
 
 @click.command()
@@ -75,14 +71,15 @@ def streams(
             found = [as_row(row) for row in known if ended or row.state in PRESENT]
             return [_for_people(row) for row in found] if output_format == "table" else found
 
-        columns = _columns(ended=ended, watch=watching["watch"])
+        columns = _WATCHED_COLUMNS if watching["watch"] else _COLUMNS
         print_listing(rows, columns, output_format, pause=listener.listen, spare=_SPARE, **watching)
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:
-    bytes_per_s, shape = row["bytes_per_s"], row["shape"]
+    bytes_per_s, shape, rate_hz = row["bytes_per_s"], row["shape"], row["rate_hz"]
     return {
         **row,
+        "rate_hz": rate_hz if rate_hz is None or rate_hz < _SLOW_HZ else round(rate_hz, 1),
         "shape": None if shape is None else "x".join(map(str, shape)),
         "mb_per_s": None if bytes_per_s is None else round(bytes_per_s / 1e6, 1),
     }

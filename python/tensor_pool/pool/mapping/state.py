@@ -299,7 +299,7 @@ class MappingState:
             return None
         # An attach response does not tell who produces. Until an announce does, the epoch may turn out to be
         # somebody else's: then the next announce maps it again.
-        return self.on_lost("the producer lost its lease", spend_epoch=self._producer_id == client_id)
+        return self.on_lost("the lease of its producer ended", spend_epoch=self._producer_id == client_id)
 
     def on_sequence_regression(self) -> Unmap:
         """Sequence numbers went back inside the mapped epoch: the next announce maps anew (decision L1)."""

@@ -161,6 +161,11 @@ class ConsumerSession(StreamSession):
         if isinstance(action, Map | Remap) and self.reader is None and mapping.failure is not None:
             raise mapping.failure
 
+    def close(self) -> None:
+        """Gives the lease back. What is unread is not lost: nobody wants it any more."""
+        self._replace_reader(None, is_over=False)
+        super().close()
+
     def drop_ring(self, reason: str) -> None:
         """Lets go of the ring; frames in use are worthless from now on [DRV-4.9-6, DRV-4.9-7]."""
         if self._mapping is not None:
@@ -463,27 +468,23 @@ class ConsumerSession(StreamSession):
     @property
     def drops_gap(self) -> int:
         """Frames that were neither described nor found [WIRE-10.4.1-2]."""
-        reader = self.reader
-        in_ring = self._former.gaps + (0 if reader is None else reader.gaps)
-        return in_ring + self.inlet.skipped + self.streams.passed_by
+        return self._former.gaps_with(self.reader) + self.inlet.skipped + self.streams.passed_by
 
     @property
     def drops_late(self) -> int:
         """Frames that were overwritten before or while they were read [WIRE-10.4.1-3]."""
-        reader = self.reader
-        return self._former.late + (0 if reader is None else reader.late)
+        return self._former.late_with(self.reader)
 
     def stats(self) -> ConsumerStats:
         """What happened so far."""
-        reader, mapping, inlet = self.reader, self._mapping, self.inlet
-        reasons = self._former.drops + collections.Counter({} if reader is None else reader.drops)
+        mapping, inlet = self._mapping, self.inlet
         return ConsumerStats(
             delivered=inlet.delivered,
             validated=inlet.validated,
             overwritten=inlet.overwritten,
             drops_gap=self.drops_gap,
             drops_late=self.drops_late,
-            drops_by_reason=dict(reasons),
+            drops_by_reason=dict(self._former.drops_with(self.reader)),
             thinned=self.pace.thinned,
             resyncs=inlet.resyncs,
             descriptors_received=self.streams.descriptors_received,

@@ -116,14 +116,24 @@ class Refused(msgspec.Struct, frozen=True):
 Event = Granted | Lost | Refused
 
 
+_TAKEN_HINT: Final = (
+    "a program that was killed leaves its lease for some seconds: try again, give wait_s=5, or end it with "
+    "`tpool revoke LEASE`"
+)
+
+
 def refusal_error(wish: StreamWish, code: ResponseCode, text: str) -> AttachRefusedError:
     """The driver's refusal as an error with a hint."""
+    is_taken = wish.role is Role.PRODUCER and "has a producer" in text
+    rejected_hint = "`tpool leases` shows who holds what, `tpool driver status` the limits"
     hint = {
-        ResponseCode.REJECTED: "`tpool leases` shows who holds what, `tpool driver status` the limits",
+        ResponseCode.REJECTED: _TAKEN_HINT if is_taken else rejected_hint,
         ResponseCode.INVALID_PARAMS: "check the stream's name or id, dtype, shape and slots",
         ResponseCode.UNSUPPORTED: "use the same major version of the library for the driver and its clients",
         ResponseCode.INTERNAL_ERROR: "`tpool doctor` looks for what may be wrong with this machine",
     }.get(code)
-    return AttachRefusedError(
+    error = AttachRefusedError(
         f"the driver refused stream {wish.label} ({code.name}): {text or 'no reason given'}", hint=hint
     )
+    error.may_pass = code is ResponseCode.REJECTED
+    return error

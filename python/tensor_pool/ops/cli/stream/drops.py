@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "lag_frames",
     "heard_s_ago",
 )
+_SPARE: Final = ("heard_s_ago", "drops_per_s", "mode", "by_reason", "lag_frames")
 _OBSERVER: Final = "this command"
 _SLICE_S: Final = 0.005
 _BATCH: Final = 1_000
@@ -83,7 +84,7 @@ def drops(
             _watch(consumer, listener, seconds)
 
         watch(listening_time(config, listen_s))
-        print_listing(rows, _COLUMNS, output_format, pause=watch, **watching)
+        print_listing(rows, _COLUMNS, output_format, pause=watch, spare=_SPARE, **watching)
     ctx.exit(exit_codes.PROBLEMS if lost else exit_codes.OK)
 
 

@@ -29,6 +29,7 @@ _CLIENT_COLUMNS: Final = (
     "drops_gap",
     "drops_late",
 )
+_SPARE_OF_CLIENTS: Final = ("age_s", "keepalive_age_s", "drops_late", "drops_gap", "lag_frames", "mode")
 _PARTS: Final = ("pools", "clock", "metadata", "clients")
 
 
@@ -82,7 +83,7 @@ def _print_for_people(row: dict[str, Any]) -> None:
     else:
         click.echo("none was heard")
     click.echo("\nclients")
-    print_rows(row["clients"], _CLIENT_COLUMNS, "table")
+    print_rows(row["clients"], _CLIENT_COLUMNS, "table", spare=_SPARE_OF_CLIENTS)
 
 
 def _shown(value: Any) -> Any:

@@ -33,6 +33,8 @@ CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 _LOOK_S: Final = 0.1
 """How often to look for a stop signal; nobody notices less."""
+_PAUSE_S: Final = 1.0
+"""So much time without frames is a pause."""
 
 
 class Gauge(Protocol):
@@ -175,7 +177,10 @@ def run_gauge(
     elif output_format == "jsonl":
         print_record({"kind": "total", **_row(total, seconds)}, "jsonl")
     elif frames:
-        click.echo(f"in all, {frames} frames in {seconds:.1f} s: {gauge.line(total)}")
+        # A rate is that of the frames between which nothing ended; with pauses there are fewer than it says.
+        rate_hz: float | None = getattr(total, "rate_hz", None)
+        came = ", while they came" if rate_hz and seconds - frames / rate_hz > _PAUSE_S else ""
+        click.echo(f"in all, {frames} frames in {seconds:.1f} s{came}: {gauge.line(total)}")
     if not frames:
         return failures.report(_silence(consumer, label, seconds))
     return exit_codes.OK
