@@ -6,12 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusteron_media_driver::bindings as c;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::cnc::{LIFE_LOCK_FILE, driver_status};
+use crate::cnc::{LIFE_LOCK_FILE, driver_status, read_counters};
 use crate::error::{Error, aeron_error};
 use crate::process::{OwnerProcess, with_signals_blocked};
 use crate::sync::lock;
@@ -20,6 +21,12 @@ use crate::sync::lock;
 const DRIVER_FILES: [&str; 5] = ["cnc.dat", "loss-report.dat", "publications", "images", LIFE_LOCK_FILE];
 /// Aeron cuts longer paths silently; room is left for the names below the directory.
 const MAX_DIR_BYTES: usize = 3800;
+/// Aeron's counters of how far a publication may go, and how far it was sent to other hosts.
+const PUBLISHER_LIMIT: i32 = c::AERON_COUNTER_PUBLISHER_LIMIT_TYPE_ID as i32;
+const SENDER_POSITION: i32 = c::AERON_COUNTER_SENDER_POSITION_TYPE_ID as i32;
+/// A driver that ends waits no longer than this for its sender.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(250);
+const LAST_WORDS_PAUSE: Duration = Duration::from_millis(1);
 
 /// How the media driver's work is spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +158,7 @@ impl Inner {
         let Some(raw) = lock(&self.raw).take() else {
             return;
         };
+        let_last_words_out(&self.dir);
         // SAFETY: taken out of the only place that held them, so they are closed once: the driver first, since it
         // uses the context until its threads have ended.
         unsafe {
@@ -167,6 +175,25 @@ impl Drop for Inner {
             self.close();
         }
     }
+}
+
+/// Aeron drops what was published to other hosts and not sent yet, such as the goodbye of who has just closed.
+fn let_last_words_out(dir: &str) {
+    let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
+    while has_words_left(dir) && Instant::now() < deadline {
+        thread::sleep(LAST_WORDS_PAUSE);
+    }
+}
+
+/// May any publication have more to send? What is still open may: the limit of such a one with receivers is always ahead.
+/// Once it was closed, and the driver has noticed, its limit is where it ended.
+fn has_words_left(dir: &str) -> bool {
+    let counters = read_counters(dir).unwrap_or_default();
+    let of_type = |type_id| counters.iter().filter(move |counter| counter.type_id == type_id);
+    of_type(PUBLISHER_LIMIT).any(|limit| {
+        of_type(SENDER_POSITION)
+            .any(|sent| sent.registration_id == limit.registration_id && sent.value < limit.value)
+    })
 }
 
 /// The driver's settings, closed unless a running driver took them over.

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::*;
 use tp_aeron::{
@@ -215,6 +215,43 @@ fn a_driver_that_ends_is_noticed_by_every_handle() {
     assert!(!client.take_errors().is_empty());
     assert!(client.take_errors().is_empty());
     client.close().unwrap();
+}
+
+/// What is said to other hosts right before the end, such as goodbye.
+#[test]
+fn a_driver_that_ends_lets_last_words_out() {
+    let (here, port) = (start(), free_port());
+    let channel = format!("aeron:udp?endpoint=127.0.0.1:{port}");
+    let listener = connect(&here);
+    let sub = subscription(&listener, &channel, 22);
+    for round in 0..20_u8 {
+        let there = start();
+        let client = connect(&there);
+        let publication = publication(&client, &channel, 22);
+        eventually("a connection", || publication.is_connected().unwrap());
+        publication.offer(&[round]).unwrap();
+        publication.close().unwrap();
+        client.close().unwrap();
+        there.close().unwrap();
+        let mut received = Vec::new();
+        eventually("the last words", || {
+            sub.poll(10, |message, _| received.push(message.to_vec())).unwrap();
+            !received.is_empty()
+        });
+        assert_eq!(received, [[round]]);
+    }
+}
+
+#[test]
+fn a_driver_that_ends_does_not_wait_for_who_goes_on_publishing() {
+    let driver = start();
+    let client = connect(&driver);
+    let channel = format!("aeron:udp?endpoint=127.0.0.1:{}", free_port());
+    let (_sub, publication) = (subscription(&client, &channel, 23), publication(&client, &channel, 23));
+    eventually("a connection", || publication.is_connected().unwrap());
+    let start = Instant::now();
+    driver.close().unwrap();
+    assert!(start.elapsed() < PATIENCE / 4, "{:?}", start.elapsed());
 }
 
 #[test]

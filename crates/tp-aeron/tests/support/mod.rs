@@ -1,6 +1,7 @@
 //! A media driver in a directory of its own, and what tests do with it.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,11 @@ pub const LIMITS: AssemblyLimits = AssemblyLimits { max_message_bytes: 4 << 20, 
 pub fn fresh_dir() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("/dev/shm/tp-aeron-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A UDP port of the loopback interface that was free just now.
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub fn options(dir: &str) -> MediaDriverOptions {
