@@ -463,11 +463,21 @@ class RingReader:
     def ahead_of(self, last: int) -> int | None:
         """Where to go on behind frame `last`, taken last, if the next ones would be overwritten in use."""
 
-    def seek(self, seq: int) -> None:
-        """Goes to frame `seq`; what is passed over does not count as a gap."""
+    def seek(self, seq: int, *, seen: bool = False) -> None:
+        """Goes to frame `seq`; what is passed over does not count as a gap.
+
+        Args:
+            seq: It may be far from being written.
+            seen: It was in the ring, or the one before it. Who goes there is not to wait for it for ever
+                should that have been a lie.
+        """
 
     def newest(self) -> int | None:
-        """The highest committed sequence number in the ring."""
+        """The highest committed sequence number in the ring, of those that are believed."""
+
+    @property
+    def unread(self) -> int:
+        """How many frames are lost to who reads no more, also of those that were overwritten before."""
 
     def oldest(self) -> int | None:
         """The lowest committed sequence number that is still there."""

@@ -232,8 +232,12 @@ impl Place {
     }
 
     fn search(&mut self) {
-        let newest = self.watched.source.newest();
-        self.next = self.next.max(newest.map_or(0, |seq| seq.saturating_add(1)));
+        let source = &self.watched.source;
+        let after_newest = source.newest().map_or(0, |seq| seq.saturating_add(1));
+        // Numbers only grow; where they have gone far back the newest one was a lie.
+        if after_newest > self.next || after_newest.saturating_add(source.nslots()) < self.next {
+            self.next = after_newest;
+        }
     }
 }
 

@@ -86,7 +86,7 @@ class Consumer(_native.FrameReceiver, Closing):
                 if newest is not None:
                     self._session.joined(reader)
                     if newest > reader.next_seq:
-                        reader.seek(newest)
+                        reader.seek(newest, seen=True)
                     self._skip_described(reader.address.epoch, newest)
             except ClosedError:
                 pass
@@ -239,7 +239,8 @@ class Consumer(_native.FrameReceiver, Closing):
         if not reader.has_next():
             return False  # and the next one ends a wait
         oldest, start = reader.oldest() or 0, self._session.options.start
-        reader.seek(max(oldest, start) if isinstance(start, int) else oldest)
+        first_seq = max(oldest, start) if isinstance(start, int) else oldest
+        reader.seek(first_seq, seen=first_seq != start)
         self._session.joined(reader)
         return True
 
@@ -263,7 +264,7 @@ class Consumer(_native.FrameReceiver, Closing):
             frame = reader.read(seq)
             if seq >= reader.next_seq:
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
-                reader.seek(seq + 1)
+                reader.seek(seq + 1, seen=True)
             # The producer keeps the rate from now on, but does not know what was taken from the ring before,
             # nor a rate that no whole number tells.
             options = self._session.options
@@ -328,7 +329,7 @@ class Consumer(_native.FrameReceiver, Closing):
             # Then look once more; a descriptor comes before its bell.
             newest = reader.newest()
             if newest is not None and newest >= reader.next_seq:
-                reader.seek(newest + 1)
+                reader.seek(newest + 1, seen=True)
             if not reader.has_next():
                 found = private.log.after(epoch, after)
         return None if found is None else found.seq

@@ -27,6 +27,7 @@ __all__ = [
 
 _NOTHING_SEEN: Final = 2**64 - 1
 """What some peers say who have not seen a frame yet."""
+_MAX_COUNT: Final = 2**64 - 2
 _MAX_WATERMARK: Final = 2**32 - 2
 """2^32-1 stands for no watermark."""
 _MAX_OWN_SESSIONS: Final = 32
@@ -82,7 +83,9 @@ def qos_consumer(
         >>> report.last_seq_seen, report.drops_gap
         (41, 7)
     """
-    return QosConsumer(stream_id, consumer_id, epoch, max(next_seq - 1, 0), drops_gap, drops_late, mode)
+    # Sums over rings, whose slots may claim any number.
+    gap, late = min(drops_gap, _MAX_COUNT), min(drops_late, _MAX_COUNT)
+    return QosConsumer(stream_id, consumer_id, epoch, max(next_seq - 1, 0), gap, late, mode)
 
 
 class ConsumerReport(msgspec.Struct, frozen=True, gc=False):

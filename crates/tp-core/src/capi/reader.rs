@@ -240,7 +240,8 @@ pub unsafe extern "C" fn tp_reader_seek(handle: *mut CReader, seq: u64) -> c_int
 pub unsafe extern "C" fn tp_reader_newest(handle: *const CReader, out: *mut u64) -> c_int {
     call(|| {
         // SAFETY: by the contract of the interface.
-        match unsafe { reader(handle) }?.ring.newest() {
+        let reader = unsafe { reader(handle) }?;
+        match reader.cursor().newest(&reader.ring) {
             // SAFETY: as above.
             Some(seq) => unsafe { put(out, seq, "out") }.map(|()| Status::Ok),
             None => Ok(Status::None),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::cursor::Source;
 use super::geometry::{RingAddress, RingFiles};
 use super::reader::{Borrowed, RingReader};
 use super::snapshot::SnapshotReader;
+use super::source::Source;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;
 use crate::region::{BaseDirs, RegionError};

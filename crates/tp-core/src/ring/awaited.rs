@@ -1,7 +1,7 @@
 //! What a reader waits for.
 
 use super::any::AnyReader;
-use super::cursor::Source;
+use super::source::Source;
 
 /// The next frame of a reader, and what it last saw of the bell.
 #[derive(Debug, Clone)]

@@ -4,73 +4,11 @@
 //! needs no message to find a frame. Sequence numbers may be skipped (aborted claims, bridges, rate
 //! limiters), so when the slot stays empty and the doorbell has rung since, it looks further ahead.
 
-use std::sync::Arc;
-
 use super::caution::Caution;
-use super::reader::{Borrowed, RingReader};
+use super::source::Source;
+use super::trail::{Jump, Trail};
 use crate::drops::{DropCounters, DropReason};
 use crate::seqlock::Commit;
-
-/// What a cursor follows.
-pub trait Source {
-    /// What a frame is read as.
-    type Frame;
-    /// The doorbell's word.
-    fn bell(&self) -> u32;
-    /// Slots of the ring.
-    fn nslots(&self) -> u64;
-    /// The commit word of the slot that `seq` would use.
-    fn look(&self, seq: u64) -> Result<Commit, DropReason>;
-    /// Shows `visit` the commit word of every slot, in any order.
-    fn each_commit(&self, visit: impl FnMut(Commit));
-    /// Reads frame `seq`.
-    fn take(&self, seq: u64) -> Result<Self::Frame, DropReason>;
-
-    /// The highest sequence number that is committed.
-    fn newest(&self) -> Option<u64> {
-        let mut newest = None;
-        self.each_commit(|commit| newest = newest.max(commit.is_committed().then_some(commit.seq())));
-        newest
-    }
-
-    /// The lowest sequence number from `seq` on that is committed.
-    fn oldest_from(&self, seq: u64) -> Option<u64> {
-        let mut oldest = None;
-        self.each_commit(|commit| {
-            if commit.is_committed()
-                && commit.seq() >= seq
-                && oldest.is_none_or(|oldest| commit.seq() < oldest)
-            {
-                oldest = Some(commit.seq());
-            }
-        });
-        oldest
-    }
-}
-
-impl Source for Arc<RingReader> {
-    type Frame = Borrowed;
-
-    fn bell(&self) -> u32 {
-        self.doorbell().seen()
-    }
-
-    fn nslots(&self) -> u64 {
-        self.geometry().nslots.into()
-    }
-
-    fn look(&self, seq: u64) -> Result<Commit, DropReason> {
-        Ok(self.peek(seq))
-    }
-
-    fn each_commit(&self, visit: impl FnMut(Commit)) {
-        self.commits().for_each(visit);
-    }
-
-    fn take(&self, seq: u64) -> Result<Borrowed, DropReason> {
-        self.read(seq)
-    }
-}
 
 /// What a look at the ring found.
 #[derive(Debug)]
@@ -104,13 +42,8 @@ pub struct Cursor {
     lost: Option<u64>,
     /// A frame that was taken last, and whether it was lost, as far as that was known.
     fate: Option<(u64, bool)>,
-    /// The frame that was found last, and how many numbers were skipped to it.
-    found: Option<(u64, u64)>,
-    /// Numbers that were skipped since.
-    skipped: u64,
-    /// The newest frame when the slot of the one found last was first seen to hold an earlier one.
-    gone_back: Option<u64>,
     caution: Caution,
+    trail: Trail,
 }
 
 impl Cursor {
@@ -131,7 +64,7 @@ impl Cursor {
             let bell = source.bell();
             let is_there = source
                 .look(self.next)
-                .is_ok_and(|commit| commit.holds(self.next) || commit.seq() > self.next);
+                .is_ok_and(|commit| commit.holds(self.next) || self.was_lapped(commit, source));
             // Any other word ends the wait at once.
             self.bell = if is_there { bell.wrapping_sub(1) } else { bell };
             self.is_bell_fresh = true;
@@ -144,12 +77,40 @@ impl Cursor {
         self.gaps
     }
 
-    /// Goes to frame `seq`; what lies between is not a gap.
+    /// Goes to frame `seq`, which may be far from being written; what lies between is not a gap.
     pub fn seek(&mut self, seq: u64) {
+        self.go_to(seq);
+        self.trail.seek(false);
+    }
+
+    /// Goes to frame `seq`, which was seen in the ring, or the one before it was.
+    pub fn seek_seen(&mut self, seq: u64) {
+        self.go_to(seq);
+        self.trail.seek(true);
+    }
+
+    fn go_to(&mut self, seq: u64) {
         self.next = seq;
         self.searched = None;
         self.is_bell_fresh = false;
-        (self.found, self.skipped, self.gone_back) = (None, 0, None);
+    }
+
+    /// The newest frame that is believed.
+    pub fn newest<S: Source>(&mut self, source: &S) -> Option<u64> {
+        source.newest_below(self.trail.limit(self.next, source))
+    }
+
+    /// How many frames are lost to who reads no more: those that lie there unread, and those overwritten before.
+    pub fn unread<S: Source>(&mut self, source: &S) -> u64 {
+        let (oldest, newest) = (self.oldest_from(self.next, source), self.newest(source));
+        let (Some(oldest), Some(newest)) = (oldest, newest) else { return 0 };
+        // However far apart they are, there are no more than fit.
+        (newest.saturating_sub(oldest) + 1).min(source.nslots()).saturating_add(oldest - self.next)
+    }
+
+    /// The oldest frame from `seq` on that is believed.
+    fn oldest_from<S: Source>(&mut self, seq: u64, source: &S) -> Option<u64> {
+        source.oldest_of(seq..self.trail.limit(self.next, source))
     }
 
     /// Look ahead at the next poll even if nobody rang: not every producer rings.
@@ -184,7 +145,7 @@ impl Cursor {
             };
             if commit.holds(self.next) {
                 let frame = source.take(self.next);
-                (self.found, self.skipped) = (Some((self.next, self.skipped)), 0);
+                self.trail.found(source.nslots());
                 self.next += 1;
                 // Dropped frames are not errors and not tried again [WIRE-15.21-4].
                 let reason = match frame {
@@ -203,16 +164,18 @@ impl Cursor {
                 continue;
             }
             // A lap is seen without a bell, so it is worth a search also when nobody rang.
-            let lapped = commit.seq() > self.next;
+            let lapped = self.was_lapped(commit, source);
             if searches_left == 0 || !lapped && self.searched == Some(self.bell) {
                 break;
             }
             searches_left -= 1;
             let found = if lapped { self.resume_after_lap(source) } else { self.skip_missing(source) };
             if !found {
-                if self.is_left_behind(source) {
+                if self.trail.is_lost(self.next, source) {
                     drops.count(DropReason::Stale);
-                    self.start_over(source);
+                    let (next, gaps) = self.trail.way_back(self.next, self.gaps, source);
+                    self.go_to(next);
+                    self.gaps = gaps;
                     continue;
                 }
                 self.searched = Some(self.bell);
@@ -231,8 +194,8 @@ impl Cursor {
             if commit.holds(self.next) {
                 return true;
             }
-            if commit.seq() > self.next || self.searched != Some(bell) {
-                if source.oldest_from(self.next).is_some() || self.is_left_behind(source) {
+            if self.was_lapped(commit, source) || self.searched != Some(bell) {
+                if self.oldest_from(self.next, source).is_some() || self.trail.is_lost(self.next, source) {
                     return true;
                 }
                 self.searched = Some(bell);
@@ -284,63 +247,51 @@ impl Cursor {
     /// If the writer overwrote what was being read, and will do so again, go where it takes longer to come.
     fn get_ahead_if_late<S: Source>(&mut self, source: &S) {
         let ahead = self.next.checked_sub(1).and_then(|last| self.ahead_of(last, source));
-        let found = ahead.filter(|seq| *seq > self.next).and_then(|seq| source.oldest_from(seq));
+        let found = ahead.filter(|seq| *seq > self.next).and_then(|seq| self.oldest_from(seq, source));
         if let Some(found) = found {
-            self.skip_to(found);
+            self.skip_to(found, source);
         }
     }
 
+    /// Does the slot of the awaited frame hold a later one?
+    #[inline]
+    fn was_lapped<S: Source>(&mut self, commit: Commit, source: &S) -> bool {
+        let later = commit.seq();
+        later > self.next
+            && (later - self.next) & (source.nslots() - 1) == 0
+            && later < self.trail.limit(self.next, source)
+    }
+
     /// A frame that will be there for a while.
-    fn likely_to_stay<S: Source>(&self, source: &S) -> Option<u64> {
+    fn likely_to_stay<S: Source>(&mut self, source: &S) -> Option<u64> {
         let distance = self.caution.distance(source.nslots());
-        source.newest().map(|newest| newest.saturating_sub(distance))
+        self.newest(source).map(|newest| newest.saturating_sub(distance))
     }
 
     /// The writer has lapped us. False when nothing is committed further ahead.
     fn resume_after_lap<S: Source>(&mut self, source: &S) -> bool {
-        let found = self.likely_to_stay(source).and_then(|seq| source.oldest_from(seq.max(self.next + 1)));
-        found.inspect(|seq| self.skip_to(*seq)).is_some()
+        let found =
+            self.likely_to_stay(source).and_then(|seq| self.oldest_from(seq.max(self.next + 1), source));
+        found.inspect(|seq| self.skip_to(*seq, source)).is_some()
     }
 
     /// Looks ahead for a committed frame; false when there is none.
     fn skip_missing<S: Source>(&mut self, source: &S) -> bool {
-        if source.oldest_from(self.next).is_none() {
+        if self.oldest_from(self.next, source).is_none() {
             return false;
         }
         // The first search may have passed a slot just before its frame was committed and then met a later
         // one. Commits come in order: a second search sees every frame below the one that the first found.
-        if let Some(found) = source.oldest_from(self.next) {
-            self.skip_to(found);
+        if let Some(found) = self.oldest_from(self.next, source) {
+            self.skip_to(found, source);
         }
         true
     }
 
-    fn skip_to(&mut self, seq: u64) {
-        self.gaps += seq - self.next;
-        self.skipped += seq - self.next;
+    fn skip_to<S: Source>(&mut self, seq: u64, source: &S) {
+        self.trail.skipped(Jump { from: self.next, to: seq, gaps: self.gaps }, source.nslots());
+        self.gaps = self.gaps.saturating_add(seq - self.next);
         self.next = seq;
-    }
-
-    /// Is the writer at work behind us, and has overwritten the frame that was found last with an earlier one? Numbers
-    /// only grow, so that one was a lie. A slot that has merely gone back is no reason to read anything again.
-    fn is_left_behind<S: Source>(&mut self, source: &S) -> bool {
-        let has_gone_back =
-            self.found.is_some_and(|(seq, _)| source.look(seq).is_ok_and(|commit| commit.seq() < seq));
-        if !has_gone_back {
-            self.gone_back = None;
-            return false;
-        }
-        let newest = source.newest().unwrap_or(0);
-        newest > *self.gone_back.get_or_insert(newest)
-    }
-
-    /// Goes on with the newest frame. What is missing is what lies before that, not before the lie.
-    fn start_over<S: Source>(&mut self, source: &S) {
-        let (lie, skipped) = self.found.unwrap_or_default();
-        let newest = source.newest().unwrap_or(0);
-        self.gaps += newest.saturating_sub(lie - skipped);
-        self.gaps -= skipped + self.skipped;
-        self.seek(newest);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn drain(cursor: &mut Cursor, reader: &Arc<RingReader>, drops: &DropCounters) -> Vec<u64> {
+pub(super) fn drain(cursor: &mut Cursor, reader: &Arc<RingReader>, drops: &DropCounters) -> Vec<u64> {
     std::iter::from_fn(|| match cursor.poll(reader, drops) {
         Polled::Frame(frame) => Some(frame.record().seq),
         Polled::Idle => None,
@@ -49,40 +49,6 @@ fn a_cursor_follows_without_messages_and_counts_what_it_missed() {
     assert_eq!(taken, (25..=29).collect::<Vec<_>>());
     assert_eq!(cursor.gaps(), 4 + 15);
     assert_eq!(DropReason::ALL.iter().map(|reason| drops.get(*reason)).sum::<u64>(), 0);
-}
-
-// req: WIRE-15.3-1
-#[test]
-fn a_number_that_was_a_lie_is_not_waited_for() {
-    let r = ring(4, &[64]);
-    let (mut writer, reader, drops) = (r.writer(), r.reader(), DropCounters::default());
-    let mut cursor = Cursor::default();
-    publish(&mut writer, &[1]);
-    assert_eq!(drain(&mut cursor, &reader, &drops), [0]);
-
-    // Slot 1 says that it holds a frame that is far ahead, and is written again later.
-    let lie = 1 + (1 << 60);
-    for _ in 0..2 {
-        publish(&mut writer, &[1]);
-    }
-    r.raw().word(slot_offset(1)).store(Commit::committed(lie).0, Ordering::Release);
-    assert_eq!(drain(&mut cursor, &reader, &drops), [lie]);
-    for _ in 0..2 {
-        publish(&mut writer, &[1]);
-        writer.ring(1);
-        assert_eq!(drain(&mut cursor, &reader, &drops), [], "it may be true as long as it stands there");
-    }
-    publish(&mut writer, &[1]);
-    writer.ring(1);
-    assert_eq!(drain(&mut cursor, &reader, &drops), [], "it has gone back; does anybody go on from there?");
-    publish(&mut writer, &[1]);
-    writer.ring(1);
-    assert!(cursor.has_next(&reader));
-    assert_eq!(drain(&mut cursor, &reader, &drops), [6]);
-    let counts = (drops.get(DropReason::Stale), cursor.gaps());
-    assert_eq!(counts, (1, 5), "frames 1 to 5, and none that nobody wrote");
-    publish(&mut writer, &[1]);
-    assert_eq!((drain(&mut cursor, &reader, &drops), cursor.gaps()), (vec![7], 5));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Geometry;
 use super::any::AlignedBytes;
-use super::cursor::Source;
 use super::geometry::{RingAddress, RingFiles};
 use super::reader::expect;
+use super::source::Source;
 use crate::bytes::get;
 use crate::doorbell::Doorbell;
 use crate::drops::DropReason;

@@ -516,6 +516,8 @@ fn views_keep_the_mapping_alive() {
 
 #[path = "cursor_tests.rs"]
 mod cursors;
+#[path = "trail_tests.rs"]
+mod trails;
 
 /// Somebody sleeps between frames: from some frame on the bell rings before it is complete.
 #[test]

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::super::any::AnyReader;
-use super::super::cursor::Source;
+use super::super::source::Source;
 use super::*;
 use crate::region::{BaseDirs, CreateOptions};
 use crate::ring::{Geometry, Pool, ReadMode, RingWriter, create_ring};

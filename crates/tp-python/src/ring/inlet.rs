@@ -263,7 +263,7 @@ impl FrameReceiver {
             if behind > self.max_gap {
                 self.inlet.received.skipped.fetch_add(behind, Relaxed);
                 self.inlet.received.resyncs.fetch_add(1, Relaxed);
-                ring.seek(py, newest)?;
+                ring.seek(py, newest, true)?;
             }
         }
         Ok(())

@@ -285,19 +285,26 @@ impl RingReader {
         })
     }
 
-    /// Goes to frame `seq`.
-    pub(super) fn seek(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
-        self.with(py, |state| state.cursor.seek(seq))
+    /// Goes to frame `seq`; `seen`: it was in the ring, or the one before it.
+    #[pyo3(signature = (seq, *, seen = false))]
+    pub(super) fn seek(&self, py: Python<'_>, seq: u64, seen: bool) -> PyResult<()> {
+        self.with(py, |state| if seen { state.cursor.seek_seen(seq) } else { state.cursor.seek(seq) })
     }
 
-    /// The highest committed sequence number in the ring.
+    /// The highest committed sequence number in the ring, of those that are believed.
     pub(super) fn newest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_released(py, |state| Source::newest(&state.source))
+        self.with_released(py, |state| state.cursor.newest(&state.source))
     }
 
     /// The lowest committed sequence number that is still there.
     fn oldest(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.with_released(py, |state| Source::oldest_from(&state.source, 0))
+        self.with_released(py, |state| state.source.oldest_of(0..u64::MAX))
+    }
+
+    /// How many frames are lost to who reads no more, also of those that were overwritten before.
+    #[getter]
+    fn unread(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with_released(py, |state| state.cursor.unread(&state.source))
     }
 
     /// Sequence number that `poll` looks for.

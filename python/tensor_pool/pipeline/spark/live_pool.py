@@ -122,7 +122,7 @@ class LiveRing:
         reader = self.consumer.session.reader
         if reader is not None:
             with contextlib.suppress(ClosedError):
-                reader.seek(seq)
+                reader.seek(seq, seen=True)
 
     @property
     def ended_frames(self) -> int:

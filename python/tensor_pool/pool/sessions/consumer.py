@@ -203,7 +203,8 @@ class ConsumerSession(StreamSession):
             return
         mapping.on_mapped(epoch=address.epoch, pid=pid)
         self._end_fallback()  # before the place to go on from is asked for
-        reader.seek(self._first_seq(reader))
+        first_seq = self._first_seq(reader)
+        reader.seek(first_seq, seen=first_seq != self.options.start)
         self.pace.restart()
         self._tracker.set_epoch(address.epoch)
         self.streams.on_mapped(reader)
@@ -402,7 +403,7 @@ class ConsumerSession(StreamSession):
         self._tracker.set_epoch(epoch)
         self.streams.on_fallback(self.fallback.log)
         self.pace.restart()
-        reader.seek(self._former.next_seq(epoch) or 0)
+        reader.seek(self._former.next_seq(epoch) or 0, seen=True)
         self._replace_reader(reader)
         # Where nothing was read before, the first frame that comes may have any number.
         self.midway = None if self._former.any_read else reader

@@ -50,9 +50,8 @@ class FormerRings:
                 same frames are read from elsewhere from now on, and where nobody wants them any more.
         """
         self._position = (ring.address.epoch, ring.next_seq)
-        newest = ring.newest()
-        if is_over and newest is not None and newest >= ring.next_seq:
-            self._drops["epoch_ended"] += newest + 1 - ring.next_seq
+        if is_over and (unread := ring.unread):
+            self._drops["epoch_ended"] += unread
         self._gaps += ring.gaps
         self._late += ring.late
         self._drops.update(ring.drops)

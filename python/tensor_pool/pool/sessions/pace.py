@@ -90,5 +90,5 @@ class Pace:
         """
         newest, next_seq = reader.newest(), reader.next_seq
         if newest is not None and newest - next_seq >= reader.address.nslots // 2:
-            reader.seek(newest)
+            reader.seek(newest, seen=True)
             self._passed_over += newest - next_seq
