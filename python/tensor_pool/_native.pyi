@@ -589,10 +589,14 @@ class FrameReceiver:
         """
 
     def reserve(self) -> None:
-        """From now on all frames are for the calling thread, and `poll` fails in others."""
+        """From now on all frames are for the calling thread, and `poll` fails in others.
+
+        Raises:
+            ConfigError: They are for another one.
+        """
 
     def release(self) -> None:
-        """From now on frames are for whoever asks first."""
+        """From now on frames are for whoever asks first, if they were for the calling thread."""
 
     def check_reserved(self) -> None:
         """Raises `ConfigError` in any other thread than the one that all frames are for."""

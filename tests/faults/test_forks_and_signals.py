@@ -141,7 +141,8 @@ frame = inp.poll(timeout=5)
 child = os.fork()
 if child == 0:
     publish, claim = lambda: out.publish(np.ones(4, "uint32")), lambda: out.claim((4,), "uint32")
-    for what in (publish, claim, inp.poll, pool.streams, lambda: pool.producer("other", max_bytes=1)):
+    for what in (publish, claim, inp.poll, pool.streams, lambda: pool.producer("other", max_bytes=1),
+                 lambda: inp.on_frame(print)):
         try:
             what()
         except tp.ForkedProcessError:
@@ -157,7 +158,7 @@ print(frame.copy()[0], inp.poll(timeout=5).copy()[0], out.stats.lease_losses)
 pool.close()
 """
     )
-    assert [program.read_line() for _ in range(5)] == ["told"] * 5
+    assert [program.read_line() for _ in range(6)] == ["told"] * 6
     assert program.read_line() == "parent"
     assert program.read_line() == "1 3 0"
     assert program.wait() == 0

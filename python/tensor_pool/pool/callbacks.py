@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError
+from tensor_pool.errors import ClosedError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,9 @@ class FrameCallback(Closing):
     Args:
         consumer: Where frames come from; nobody else can poll it meanwhile.
         callback: What to call. What it raises is logged and ends the calls.
+
+    Raises:
+        ConfigError: The consumer's frames go to another function.
     """
 
     def __init__(self, consumer: Consumer, callback: Callable[[Frame], object]) -> None:
@@ -35,21 +39,27 @@ class FrameCallback(Closing):
         self._consumer = consumer
         self._callback = callback
         self._stop = threading.Event()
-        is_ready = threading.Event()
+        is_ready: SimpleQueue[ConfigError | None] = SimpleQueue()
         self._thread = threading.Thread(
             target=self._run, args=(is_ready,), name="frame callback", daemon=True
         )
         self._thread.start()
-        is_ready.wait()
+        refusal = is_ready.get()
+        if refusal is not None:
+            raise refusal
 
     @property
     def is_running(self) -> bool:
         """Whether it still calls."""
         return self._thread.is_alive()
 
-    def _run(self, is_ready: threading.Event) -> None:
-        self._consumer.reserve()
-        is_ready.set()
+    def _run(self, is_ready: SimpleQueue[ConfigError | None]) -> None:
+        try:
+            self._consumer.reserve()
+        except ConfigError as e:  # they are another function's
+            is_ready.put(e)
+            return
+        is_ready.put(None)
         try:
             while (frame := self._next()) is not None:
                 self._callback(frame)
@@ -68,6 +78,10 @@ class FrameCallback(Closing):
         except (ClosedError, SystemExit):  # closed, or the interpreter is about to end
             return None
         return frame
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "ended" if self.error is None else "failed"
+        return f"<FrameCallback of {self._consumer!r}, {state}>"
 
     def request_stop(self) -> None:
         """Ends the calls after the present one, without waiting for it."""

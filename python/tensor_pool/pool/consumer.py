@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tensor_pool import _native
 from tensor_pool.closing import Closing
-from tensor_pool.errors import ClosedError, ConfigError, NoStreamError
+from tensor_pool.errors import ClosedError, ConfigError, ForkedProcessError, NoStreamError
 from tensor_pool.pool.arguments import check_seconds
 from tensor_pool.pool.callbacks import FrameCallback
 from tensor_pool.pool.wakeups import WakeUp
@@ -131,9 +131,12 @@ class Consumer(_native.FrameReceiver, Closing):
     def on_frame(self, callback: Callable[[Frame], object]) -> FrameCallback:
         """Calls a function with each frame, from a thread of its own, until what is returned is closed.
 
+        Meanwhile nobody else gets frames: `poll`, `latest`, `fileno`, loops and `tensor_pool.wait` fail.
+
         Raises:
             ClosedError: The consumer was closed.
             ConfigError: It calls another function already, or that is no function.
+            ForkedProcessError: The consumer is the parent process's.
 
         Example:
             >>> import numpy as np, queue, tensor_pool as tp
@@ -145,13 +148,12 @@ class Consumer(_native.FrameReceiver, Closing):
             0
         """
         self._check_open()
+        if self._pid != os.getpid():
+            raise ForkedProcessError(
+                f"the consumer belongs to process {self._pid}", hint="connect again after the fork"
+            )
         if not callable(callback):
             raise ConfigError(f"callback={callback!r}", hint="a function that takes a frame")
-        if self._callback is not None and self._callback.is_running:
-            raise ConfigError(
-                "the consumer calls a function already: each frame would go to one of the two",
-                hint="close what on_frame returned, or make another consumer of the stream",
-            )
         self._callback = FrameCallback(self, callback)
         return self._callback
 
@@ -162,8 +164,10 @@ class Consumer(_native.FrameReceiver, Closing):
 
         Raises:
             ClosedError: The consumer was closed.
+            ConfigError: All frames go to a callback.
         """
         self._check_open()
+        self.check_reserved()
         if self._wake_up is None:
             self._wake_up = WakeUp(self._session, self._bells)
         return self._wake_up.fd

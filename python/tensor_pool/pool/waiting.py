@@ -30,7 +30,7 @@ def wait(consumers: Iterable[Consumer], timeout: float | None = None) -> list[Co
 
     Raises:
         ClosedError: One of them was closed.
-        ConfigError: Something else than consumers, or no time.
+        ConfigError: Something else than consumers, or no time; or all frames of one go to a callback.
 
     Example:
         >>> import numpy as np, tensor_pool as tp
@@ -49,6 +49,7 @@ def wait(consumers: Iterable[Consumer], timeout: float | None = None) -> list[Co
     while True:
         for consumer in awaited:
             consumer.check_open()
+            consumer.check_reserved()
         mapped = [(consumer, consumer.session.reader) for consumer in awaited]
         readers = [reader for _, reader in mapped if reader is not None]
         try:

@@ -397,7 +397,8 @@ def test_frames_that_go_to_a_function_are_not_polled_away(pool, out):
         seen.put(value_of(newest))
 
     with inp.on_frame(skip_to_newest):
-        for read in (inp.poll, inp.latest, lambda: next(iter(inp))):
+        ways = (inp.poll, inp.latest, lambda: next(iter(inp)), inp.fileno, lambda: tp.wait([inp], timeout=1))
+        for read in ways:
             with pytest.raises(tp.ConfigError, match="go to the function") as caught:
                 read()
             assert "another consumer" in caught.value.hint
@@ -426,12 +427,31 @@ def test_frames_that_go_to_a_function_are_not_polled_away(pool, out):
     assert value_of(inp.poll(timeout=5.0)) == 4
 
 
+def test_a_function_can_not_give_its_frames_to_another(pool, out):
+    seen = queue.Queue()
+    inp = pool.consumer(out.name)
+
+    def hand_on(frame) -> None:
+        with pytest.raises(tp.ConfigError, match="given to on_frame"):
+            inp.on_frame(print)
+        seen.put(value_of(frame))
+
+    with inp.on_frame(hand_on) as callback:
+        for value in (1, 2):
+            publish(out, value)
+            assert seen.get(timeout=5.0) == value
+        assert callback.error is None
+
+
 def test_frames_go_to_one_function_at_a_time(pool, out):
     seen = queue.Queue()
     inp = pool.consumer(out.name)
     first = inp.on_frame(lambda frame: seen.put(("first", value_of(frame))))
-    with pytest.raises(tp.ConfigError, match="calls a function already"):
+    with pytest.raises(tp.ConfigError, match="given to on_frame"):
         inp.on_frame(print)
+    publish(out, 1)
+    assert seen.get(timeout=5.0) == ("first", 1)
+    assert repr(first) == f"<FrameCallback of {inp!r}, running>"
     first.close()
     with inp.on_frame(lambda frame: seen.put(("second", value_of(frame)))):
         publish(out, 3)

@@ -83,6 +83,7 @@ def test_readers_follow_a_frame_in_progress(make_ring):
     assert reader.poll().seq == 0
     assert reader.read_prefix(8, 32) is None
     assert ring.reader("copy").read_prefix(0, 32) is None
+    assert reader.drops == {}, "the frame itself is counted, once"
 
 
 def test_the_prefix_of_a_frame_that_was_given_up_says_so(make_ring):

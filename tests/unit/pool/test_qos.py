@@ -67,6 +67,14 @@ class TestReports:
 
         assert message == QosConsumer(STREAM, 9, 3, 41, 7, 3, Mode.RATE_LIMITED)
 
+    def test_counts_of_rings_that_lied_fit_their_fields(self) -> None:
+        counted = {"drops_gap": 3 * 2**63, "drops_late": 2**70}
+        message = qos_consumer(
+            stream_id=STREAM, consumer_id=9, epoch=3, next_seq=42, mode=Mode.STREAM, **counted
+        )
+
+        assert wire.decode(wire.encode(message)) == message
+
     def test_a_consumer_that_saw_nothing_is_behind_by_nothing_it_could_have_seen(
         self, watch: ConsumerWatch
     ) -> None:

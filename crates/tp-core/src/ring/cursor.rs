@@ -173,7 +173,7 @@ impl Cursor {
             if !found {
                 if self.trail.is_lost(self.next, source) {
                     drops.count(DropReason::Stale);
-                    let (next, gaps) = self.trail.way_back(self.next, self.gaps, source);
+                    let (next, gaps) = self.trail.way_back(self.next, self.gaps);
                     self.go_to(next);
                     self.gaps = gaps;
                     continue;
@@ -289,7 +289,7 @@ impl Cursor {
     }
 
     fn skip_to<S: Source>(&mut self, seq: u64, source: &S) {
-        self.trail.skipped(Jump { from: self.next, to: seq, gaps: self.gaps }, source.nslots());
+        self.trail.skipped(Jump { from: self.next, to: seq, gaps: self.gaps }, source);
         self.gaps = self.gaps.saturating_add(seq - self.next);
         self.next = seq;
     }

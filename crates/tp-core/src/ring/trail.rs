@@ -34,11 +34,27 @@ pub(super) struct Trail {
     lie: Option<u64>,
 }
 
-/// Frames that are more than a ring older than the awaited one: the sum of their numbers, which only shrinks.
+/// Frames that are more than a ring older than the awaited one.
 #[derive(Debug, Clone, Copy)]
 struct Behind {
     awaited: u64,
+    /// Of their numbers; as long as none comes it only shrinks.
     sum: u128,
+    /// Where their writer will go on.
+    next: u64,
+}
+
+impl Behind {
+    fn of<S: Source>(awaited: u64, source: &S) -> Self {
+        let mut behind = Self { awaited, sum: 0, next: 0 };
+        source.each_frame(|seq| {
+            if seq.saturating_add(source.nslots()) < awaited {
+                behind.sum += u128::from(seq);
+                behind.next = behind.next.max(seq + 1);
+            }
+        });
+        behind
+    }
 }
 
 impl Trail {
@@ -59,10 +75,11 @@ impl Trail {
     }
 
     /// Remembers a jump, if it is one.
-    pub fn skipped(&mut self, jump: Jump, nslots: u64) {
-        if jump.to - jump.from <= nslots {
+    pub fn skipped<S: Source>(&mut self, jump: Jump, source: &S) {
+        if jump.to - jump.from <= source.nslots() {
             return;
         }
+        self.behind = Some(Behind::of(jump.to.saturating_add(1), source));
         if self.jumps.len() == MOST_JUMPS {
             self.jumps.remove(0);
         }
@@ -83,23 +100,10 @@ impl Trail {
             self.behind = None;
             return false;
         }
-        let mut sum = 0;
-        source.each_frame(|seq| {
-            if seq.saturating_add(source.nslots()) < awaited {
-                sum += u128::from(seq);
-            }
-        });
-        match &mut self.behind {
-            Some(before) if before.awaited == awaited => {
-                let has_grown = sum > before.sum;
-                before.sum = before.sum.min(sum);
-                has_grown
-            }
-            _ => {
-                self.behind = Some(Behind { awaited, sum });
-                false
-            }
-        }
+        let now = Behind::of(awaited, source);
+        let before = self.behind.filter(|before| before.awaited == awaited).unwrap_or(now);
+        self.behind = Some(Behind { sum: before.sum.min(now.sum), ..before });
+        now.sum > before.sum
     }
 
     /// One look tells that nothing is wrong, nearly always: a ring full of frames was found, and the last one is still there,
@@ -111,14 +115,15 @@ impl Trail {
     }
 
     /// Where to go on after `is_lost` said so, and how many numbers were missed up to there.
-    pub fn way_back<S: Source>(&mut self, awaited: u64, gaps: u64, source: &S) -> (u64, u64) {
+    pub fn way_back(&mut self, awaited: u64, gaps: u64) -> (u64, u64) {
+        self.found = 0;
         let jump = self.jumps.pop();
-        (self.found, self.behind) = (0, None);
+        let behind = self.behind.take();
         self.lie = Some(jump.map_or(awaited.saturating_sub(1), |jump| jump.to));
         match jump {
             Some(jump) => (jump.from, jump.gaps),
-            // Where it came from is not known after a seek.
-            None => (source.newest_below(self.limit(0, source)).unwrap_or(0), gaps),
+            // After a seek there is no way back: on with what has come since.
+            None => (behind.map_or(0, |behind| behind.next), gaps),
         }
     }
 }

@@ -418,14 +418,15 @@ impl FrameReceiver {
         Ok(frame)
     }
 
-    /// From now on all frames are for the calling thread.
-    fn reserve(&self) {
-        self.reserved_for.store(thread_mark(), Relaxed);
+    /// From now on all frames are for the calling thread; an error if they are for another one.
+    fn reserve(&self, py: Python<'_>) -> PyResult<()> {
+        let _ = self.reserved_for.compare_exchange(ANYBODY, thread_mark(), Relaxed, Relaxed);
+        self.check_reserved(py)
     }
 
-    /// From now on frames are for whoever asks first.
+    /// From now on frames are for whoever asks first, if they were for the calling thread.
     fn release(&self) {
-        self.reserved_for.store(ANYBODY, Relaxed);
+        let _ = self.reserved_for.compare_exchange(thread_mark(), ANYBODY, Relaxed, Relaxed);
     }
 
     /// An error in any other thread than the one that all frames are for.
