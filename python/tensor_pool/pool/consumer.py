@@ -268,7 +268,7 @@ class Consumer(_native.FrameReceiver, Closing):
             frame = reader.read(seq)
             if seq >= reader.next_seq:
                 # How far it is, for who asks; and where to go on when it has no stream of its own any more.
-                reader.seek(seq + 1, seen=True)
+                reader.seek(seq + 1)
             # The producer keeps the rate from now on, but does not know what was taken from the ring before,
             # nor a rate that no whole number tells.
             options = self._session.options
@@ -333,7 +333,7 @@ class Consumer(_native.FrameReceiver, Closing):
             # Then look once more; a descriptor comes before its bell.
             newest = reader.newest()
             if newest is not None and newest >= reader.next_seq:
-                reader.seek(newest + 1, seen=True)
+                reader.seek(newest + 1)
             if not reader.has_next():
                 found = private.log.after(epoch, after)
         return None if found is None else found.seq

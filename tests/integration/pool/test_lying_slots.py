@@ -1,10 +1,11 @@
-"""Somebody who may write to a ring claims frames that are not there; consumers go on, whichever way they read."""
+"""Somebody who may write to a ring claims frames that are not there; consumers go on, however they read."""
 
 from __future__ import annotations
 
 import asyncio
 import mmap
 import select
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import tensor_pool as tp
+from tensor_pool.testing import wait_until
 
 SLOTS, SLOT_BYTES, SUPERBLOCK_BYTES = 8, 256, 64
 FAR = 8 * 10**9 + 1
@@ -126,6 +128,26 @@ def test_a_lie_does_not_wake_who_waits(pool: tp.Pool, base_dir: Path) -> None:
         assert poll(inp) is not None
         Scribbler(base_dir, out.stream_id).claim(FAR, slot=5)
         assert tp.wait([inp], timeout=0.05) == []
+
+
+def test_on_a_stream_of_ones_own_lies_change_nothing(pool: tp.Pool, base_dir: Path) -> None:
+    with (
+        pool.producer("own", max_bytes=64, slots=SLOTS) as out,
+        pool.consumer("own", own_stream=True) as inp,
+    ):
+        wait_until(lambda: inp.session.streams.private)
+        while inp.poll() is not None:
+            pass
+        Scribbler(base_dir, out.stream_id).claim(FAR, slot=1)
+        assert inp.poll() is None
+        for _ in range(3 * SLOTS):
+            seq = out.publish(FRAME)
+            frame = poll(inp)
+            assert frame is not None
+            assert frame.seq == seq
+        started, used = time.monotonic(), time.thread_time()
+        assert inp.poll(timeout=0.2) is None
+        assert time.thread_time() - used < (time.monotonic() - started) / 2, "it sleeps"
 
 
 def test_lies_at_the_end_of_an_epoch_are_no_lost_frames(pool: tp.Pool, base_dir: Path) -> None:
