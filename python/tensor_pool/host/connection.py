@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import time
-import weakref
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
+from tensor_pool.host.ending import Belongings, close_at_exit, close_when_dropped
 from tensor_pool.host.neighbours import Neighbours
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool, no_driver_error
@@ -82,7 +81,7 @@ def connect(
             from tensor_pool.host.embedded import start_drivers  # noqa: PLC0415 - a client carries no server
 
             loaded = start_drivers(loaded, resources)
-        pool = _open(loaded, resources, name=name)
+        pool = _open(loaded, resources, name=name, brings_drivers=embedded)
     if driver:
         try:
             _await_driver(pool, timeout_s=loaded[ClientSection].attach_timeout_ms / 1000)
@@ -140,7 +139,7 @@ def _is_forbidden(aeron_dir: str) -> bool:
     return not os.access(file, os.R_OK | os.W_OK)
 
 
-def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) -> Pool:
+def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None, brings_drivers: bool) -> Pool:
     """The client's threads and their pool; whoever holds `resources` owns it all until it is handed over."""
     section = config[ClientSection]
     directory = host_aeron.aeron_dir(config.aeron)
@@ -179,26 +178,12 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         wake=lambda: _wake(drain),
         is_running=lambda: runner.is_running,
     )
-    pool = Pool(context, aeron_dir=directory, close=resources.pop_all().close)
-    _close_at_exit(pool)
+    belongings = Belongings(resources.pop_all())
+    pool = Pool(context, aeron_dir=directory, close=belongings.close)
+    close_at_exit(pool)
+    if brings_drivers:
+        close_when_dropped(pool, belongings)
     return pool
-
-
-_open_pools: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
-
-
-def _close_at_exit(pool: Pool) -> None:
-    """Gives leases back and removes private directories also where a program forgets to close its pool."""
-    if not _open_pools:
-        # Anew, to come before the exit hook of the agents' threads: last come, first served.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-    _open_pools.add(pool)
-
-
-def _close_all() -> None:
-    for pool in list(_open_pools):
-        pool.close()
 
 
 def _wake(drain: Drain) -> None:
