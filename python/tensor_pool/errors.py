@@ -171,7 +171,7 @@ class FrameTooLargeError(FrameError, ValueError):
 
 
 class FrameOverwrittenError(FrameError):
-    """The producer reused the slot while the frame was in use."""
+    """The producer reused the slot while the frame was in use, or nobody vouches for the memory any more."""
 
 
 class TensorLayoutError(FrameError, ValueError):
