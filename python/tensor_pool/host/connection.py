@@ -19,7 +19,8 @@ from tensor_pool.host.agents import make_runner
 from tensor_pool.host.ending import Belongings, close_at_exit, close_when_dropped
 from tensor_pool.host.neighbours import Neighbours
 from tensor_pool.pool.config import ClientSection
-from tensor_pool.pool.pool import Pool, no_driver_error
+from tensor_pool.pool.pool import Pool
+from tensor_pool.pool.refusals import no_driver_error
 from tensor_pool.pool.sessions.agent import ClientAgent
 from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
 from tensor_pool.pool.sessions.session import SessionContext
@@ -62,7 +63,8 @@ def connect(
         embedded: Start a media driver and an SHM driver inside this process. Others join with
             ``connect(aeron_dir=pool.aeron_dir)``.
         config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
-        driver: False if there is no SHM driver: only ``attach=False`` works then.
+        driver: False if there is no SHM driver: only ``attach=False`` works then, and what needs a driver is
+            refused after half a second.
         name: What Aeron's tools call this process.
         settings: Configuration keys with their values, such as ``{"client.wake_profile": "latency"}``.
 
@@ -81,7 +83,7 @@ def connect(
             from tensor_pool.host.embedded import start_drivers  # noqa: PLC0415 - a client carries no server
 
             loaded = start_drivers(loaded, resources)
-        pool = _open(loaded, resources, name=name, brings_drivers=embedded)
+        pool = _open(loaded, resources, name=name, brings_drivers=embedded, expects_driver=driver)
     if driver:
         try:
             _await_driver(pool, timeout_s=loaded[ClientSection].attach_timeout_ms / 1000)
@@ -139,7 +141,14 @@ def _is_forbidden(aeron_dir: str) -> bool:
     return not os.access(file, os.R_OK | os.W_OK)
 
 
-def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None, brings_drivers: bool) -> Pool:
+def _open(
+    config: Config,
+    resources: contextlib.ExitStack,
+    *,
+    name: str | None,
+    brings_drivers: bool,
+    expects_driver: bool,
+) -> Pool:
     """The client's threads and their pool; whoever holds `resources` owns it all until it is handed over."""
     section = config[ClientSection]
     directory = host_aeron.aeron_dir(config.aeron)
@@ -179,7 +188,7 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None, 
         is_running=lambda: runner.is_running,
     )
     belongings = Belongings(resources.pop_all())
-    pool = Pool(context, aeron_dir=directory, close=belongings.close)
+    pool = Pool(context, aeron_dir=directory, close=belongings.close, expects_driver=expects_driver)
     close_at_exit(pool)
     if brings_drivers:
         close_when_dropped(pool, belongings)
