@@ -58,6 +58,18 @@ def run(script: str, *arguments: object, base: Path) -> str:
     return result.stdout
 
 
+def test_drivers_that_run_already_are_to_be_joined(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"shm.shm_base_dir": str(base)}
+    with tp.connect(embedded=True, settings=settings) as host:
+        monkeypatch.setenv("TENSOR_POOL__AERON__DIR", host.aeron_dir)
+        with pytest.raises(tp.TransportError, match=r"embedded=True .* \(pid \d+\) already serves") as caught:
+            tp.connect(embedded=True, settings=settings)
+        assert caught.value.where == "aeron.dir, from environment TENSOR_POOL__AERON__DIR"
+        assert "leave out embedded=True" in caught.value.hint
+        with tp.connect(settings=settings) as joined:
+            assert joined.streams() == []
+
+
 AGAIN = """
 import tensor_pool as tp
 pool = tp.connect(embedded=True)
