@@ -18,6 +18,7 @@ from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
 from tensor_pool.host.ending import Belongings, close_at_exit, close_when_dropped
 from tensor_pool.host.neighbours import Neighbours
+from tensor_pool.pool.arguments import check_flag
 from tensor_pool.pool.config import ClientSection
 from tensor_pool.pool.pool import Pool
 from tensor_pool.pool.refusals import no_driver_error
@@ -69,7 +70,9 @@ def connect(
         settings: Configuration keys with their values, such as ``{"client.wake_profile": "latency"}``.
 
     Raises:
+        ConfigError: An argument or the configuration makes no sense.
         NoDriverError: There is no driver; the text says how to start one.
+        TransportError: With `embedded`: a media driver serves the configured directory already.
 
     Example:
         >>> import tensor_pool as tp
@@ -77,6 +80,10 @@ def connect(
         ...     pool.streams()
         []
     """
+    check_flag("embedded", embedded)
+    check_flag("driver", driver)
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"name={name!r:.80}", hint="a text, such as 'camera'")
     loaded = configured(config, aeron_dir, settings)
     with contextlib.ExitStack() as resources:
         if embedded:

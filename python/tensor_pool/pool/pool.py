@@ -436,7 +436,9 @@ class Pool(Closing):
         agent = self._context.agent
         answer: Once[Message] = Once()
         message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
-        deadline = time.monotonic() + (self._timeout_s() if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + (
+            self._timeout_s() if timeout_s is None else check_seconds("timeout_s", timeout_s)
+        )
         while (left_s := deadline - time.monotonic()) > 0:
             # Control streams may lose a message; the driver does a repeated request once (decision D18).
             self._context.submit(lambda: agent.send(message, answer_to=answer))

@@ -93,8 +93,9 @@ class Producer(_native.FrameSender, Closing):
         values = np.asarray(array if isinstance(array, np.ndarray) else memoryview(array))
         kind = wire_dtype(values.dtype if dtype is None else dtype)
         if element_bytes(kind) != values.itemsize:
+            need = f"dtype {kind.name.lower()} has {element_bytes(kind)} bytes an element"
             raise TensorLayoutError(
-                f"{kind.name} has {element_bytes(kind)} bytes an element, the array {values.itemsize}",
+                f"{need}, the array {values.itemsize}",
                 hint="dtype says what the elements mean and keeps their size",
             )
         is_column_major = values.flags.f_contiguous and not values.flags.c_contiguous

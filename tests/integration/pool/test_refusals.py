@@ -236,6 +236,18 @@ def test_wrong_arguments_of_consumers_are_refused_at_once(pool, wrong):
         pool.consumer("wrong", **wrong)
 
 
+@pytest.mark.parametrize("wrong", [{"embedded": "yes"}, {"driver": 0}, {"name": 5}], ids=str)
+def test_wrong_arguments_of_connect_are_refused_before_anything_starts(cluster, wrong):
+    with pytest.raises(tp.ConfigError, match=next(iter(wrong))) as caught:
+        tp.connect(cluster.aeron_dir, **wrong)
+    assert caught.value.hint
+
+
+def test_a_time_that_is_no_time(pool):
+    with pytest.raises(tp.ConfigError, match="timeout_s='1'"):
+        pool.driver_status(timeout_s="1")
+
+
 @pytest.mark.parametrize("shape", [np.array([2, 3]), range(2, 4), [2, 3], np.zeros((2, 3)).shape], ids=repr)
 def test_shapes_come_in_any_sequence(pool, shape):
     with pool.producer("any-sequence", dtype="uint8", shape=shape, slots=8):
