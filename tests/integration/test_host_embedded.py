@@ -162,3 +162,60 @@ def test_what_a_program_drops_or_forgets_ends_in_order_and_without_a_word(base: 
 def test_the_end_of_a_program_closes_pools_before_embedded_drivers(base: Path) -> None:
     with tp.connect(embedded=True, settings={"shm.shm_base_dir": str(base)}) as host:
         run(BESIDE_ANOTHER, host.aeron_dir, base=base)
+
+
+USED_TO_THE_END = """
+import sys, threading
+import tensor_pool as tp
+pool = tp.connect(embedded=True)
+out = pool.producer("a", dtype="u1", shape=(4,))
+inp, other = pool.consumer("a", wait_s=5), pool.consumer("b")
+uses = {
+    "poll": lambda: inp.poll(timeout=5),
+    "poll at once": inp.poll,
+    "poll without a stream": lambda: other.poll(timeout=5),
+    "latest": inp.latest,
+    "wait": lambda: tp.wait([inp, other], timeout=5),
+    "publish": lambda: out.publish(bytes(4)),
+    "streams": pool.streams,
+}
+begun = threading.Event()
+
+def loop(use):
+    use()
+    begun.set()
+    while True:
+        use()
+
+threading.Thread(target=loop, args=(uses[sys.argv[1]],), daemon=True).start()
+if sys.argv[1] not in ("poll", "wait", "poll without a stream"):
+    begun.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    "use", ["poll", "poll at once", "poll without a stream", "latest", "wait", "publish", "streams"]
+)
+def test_a_daemon_thread_that_uses_a_pool_to_the_end_of_the_program_ends_silently(
+    base: Path, use: str
+) -> None:
+    run(USED_TO_THE_END, use, base=base)
+
+
+def test_the_main_thread_is_told_that_the_end_of_the_program_has_closed_its_pool(base: Path) -> None:
+    script = """
+import atexit
+import tensor_pool as tp
+from tensor_pool import _native  # whose own hook comes later then
+
+def ask():
+    try:
+        inp.poll()
+    except tp.ClosedError as e:
+        print(e)
+
+atexit.register(ask)  # called when the hook of the pools has been
+pool = tp.connect(embedded=True)
+inp = pool.consumer("a")
+"""
+    assert run(script, base=base) == "the consumer of stream 'a' was closed\n"

@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from tensor_pool.closing import Closing
+from tensor_pool.pool.program_end import program_end
 
 if TYPE_CHECKING:
     from tensor_pool.pool.pool import Pool
@@ -101,6 +102,7 @@ def close_at_exit(pool: Pool) -> None:
 
 
 def _close_all() -> None:
+    program_end.begin()
     for pool in list(_open_pools):
         pool.close()
     for belongings in list(_abandoned):

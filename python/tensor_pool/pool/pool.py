@@ -17,6 +17,7 @@ from tensor_pool.errors import (
     NoDriverError,
     NoStreamError,
 )
+from tensor_pool.pool import refusals
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
@@ -32,12 +33,7 @@ from tensor_pool.pool.arguments import (
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.discovering import FoundStream
 from tensor_pool.pool.producer import Producer
-from tensor_pool.pool.refusals import (
-    name_own_producer,
-    no_driver_error,
-    not_expected_error,
-    open_producers,
-)
+from tensor_pool.pool.program_end import program_end
 from tensor_pool.pool.sessions.consumer import ConsumerSession
 from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
 from tensor_pool.pool.sessions.lease import StreamWish
@@ -223,7 +219,7 @@ class Pool(Closing):
                 return self._open_producer(wish, options)
             except AttachRefusedError as e:
                 if not e.may_pass or time.monotonic() >= deadline:
-                    raise name_own_producer(e) from None
+                    raise refusals.name_own_producer(e) from None
                 time.sleep(_ASK_AGAIN_S)
 
     def relay(
@@ -260,7 +256,7 @@ class Pool(Closing):
             writer.prefault(lock=options.lock_memory)  # here, and not in the first frames (decision D19)
         producer = Producer(session, on_close=self._forget)
         self._streams[producer] = None
-        open_producers.add(producer)
+        refusals.open_producers.add(producer)
         return producer
 
     def consumer(
@@ -472,8 +468,8 @@ class Pool(Closing):
 
     def _no_driver_error(self, **words: str) -> NoDriverError:
         if self._awaits_driver:
-            return no_driver_error(self._aeron_dir, **words)
-        return not_expected_error(self._aeron_dir)
+            return refusals.no_driver_error(self._aeron_dir, **words)
+        return refusals.not_expected_error(self._aeron_dir)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -481,6 +477,7 @@ class Pool(Closing):
                 f"the pool belongs to process {self._pid}", hint="connect again after the fork"
             )
         if self._closed or not self._context.is_running():
+            program_end.end_thread()
             raise self._context.agent.end_error()
 
     def close(self) -> None:

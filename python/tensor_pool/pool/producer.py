@@ -12,6 +12,7 @@ from tensor_pool.datatypes import wire_dtype
 from tensor_pool.errors import ClosedError, ConfigError, TensorLayoutError
 from tensor_pool.pool.arguments import check_count
 from tensor_pool.pool.claim import ClaimObserver
+from tensor_pool.pool.program_end import program_end
 from tensor_pool.pool.sizing import element_bytes
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class Producer(_native.FrameSender, Closing):
 
     def _check_open(self) -> None:
         if self._closed:
+            program_end.end_thread()
             raise ClosedError(f"the producer of stream {self._session.wish.label} was closed")
 
     def _wait_for_writer(self) -> _native.RingWriter:
