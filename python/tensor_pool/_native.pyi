@@ -399,7 +399,7 @@ class FrameSender:
 
         Raises:
             FrameTooLargeError: Larger than every pool of the stream.
-            ClaimError: Another claim is still open.
+            ClaimError: All slots are claimed.
             LeaseLostError: There is no lease, and none came in time.
             ClosedError: The producer was closed.
         """

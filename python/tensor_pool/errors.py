@@ -6,6 +6,7 @@
     ├── ConfigError              (ValueError)       a configuration value is unknown, missing or out of range
     ├── SchemaError              (ValueError)       a message schema is wrong, or a struct does not match it
     ├── MalformedMessageError    (ValueError)       bytes that are not the message they claim to be
+    │   └── MetadataError        (ConfigError)      a key or value that metadata can't carry
     ├── TransportError           (ConnectionError)  Aeron could not do what was asked
     │   ├── NoMediaDriverError                      no media driver serves that directory, or it died
     │   ├── AeronClientLostError                    the media driver gave this process up
@@ -39,6 +40,7 @@ __all__ = [
     "ConfigError",
     "SchemaError",
     "MalformedMessageError",
+    "MetadataError",
     "TransportError",
     "NoMediaDriverError",
     "ChannelError",
@@ -101,6 +103,10 @@ class SchemaError(TensorPoolError, ValueError):
 
 class MalformedMessageError(TensorPoolError, ValueError):
     """Bytes that are not the message they claim to be, or values that a message can't carry."""
+
+
+class MetadataError(MalformedMessageError, ConfigError):
+    """A key or a value that the metadata of a stream can't carry."""
 
 
 class TransportError(TensorPoolError, ConnectionError):
@@ -171,7 +177,7 @@ class FrameTooLargeError(FrameError, ValueError):
 
 
 class FrameOverwrittenError(FrameError):
-    """The producer reused the slot while the frame was in use."""
+    """The producer reused the slot while the frame was in use, or nobody vouches for the memory any more."""
 
 
 class TensorLayoutError(FrameError, ValueError):

@@ -130,6 +130,7 @@ pub fn claim(py: Python<'_>, failure: &ClaimError) -> PyErr {
             (&TENSOR_LAYOUT, None)
         }
         ClaimError::Open(_) => (&CLAIM, Some("claims are committed in the order in which they were made")),
+        ClaimError::Full(_) => (&CLAIM, Some("commit or abort one first, or give the stream more slots")),
         _ => (&CLAIM, None),
     };
     class.new_err(py, failure.to_string(), hint)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import time
-import weakref
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,9 +16,12 @@ from tensor_pool.driver.config import DriverSection
 from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError
 from tensor_pool.host import aeron as host_aeron
 from tensor_pool.host.agents import make_runner
+from tensor_pool.host.ending import Belongings, close_at_exit, close_when_dropped
 from tensor_pool.host.neighbours import Neighbours
+from tensor_pool.pool.arguments import check_flag
 from tensor_pool.pool.config import ClientSection
-from tensor_pool.pool.pool import Pool, no_driver_error
+from tensor_pool.pool.pool import Pool
+from tensor_pool.pool.refusals import no_driver_error
 from tensor_pool.pool.sessions.agent import ClientAgent
 from tensor_pool.pool.sessions.descriptors import DescriptorFeeds
 from tensor_pool.pool.sessions.session import SessionContext
@@ -63,12 +64,15 @@ def connect(
         embedded: Start a media driver and an SHM driver inside this process. Others join with
             ``connect(aeron_dir=pool.aeron_dir)``.
         config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
-        driver: False if there is no SHM driver: only ``attach=False`` works then.
+        driver: False if there is no SHM driver: only ``attach=False`` works then, and what needs a driver is
+            refused after half a second.
         name: What Aeron's tools call this process.
         settings: Configuration keys with their values, such as ``{"client.wake_profile": "latency"}``.
 
     Raises:
+        ConfigError: An argument or the configuration makes no sense.
         NoDriverError: There is no driver; the text says how to start one.
+        TransportError: With `embedded`: a media driver serves the configured directory already.
 
     Example:
         >>> import tensor_pool as tp
@@ -76,13 +80,17 @@ def connect(
         ...     pool.streams()
         []
     """
+    check_flag("embedded", embedded)
+    check_flag("driver", driver)
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"name={name!r:.80}", hint="a text, such as 'camera'")
     loaded = configured(config, aeron_dir, settings)
     with contextlib.ExitStack() as resources:
         if embedded:
             from tensor_pool.host.embedded import start_drivers  # noqa: PLC0415 - a client carries no server
 
             loaded = start_drivers(loaded, resources)
-        pool = _open(loaded, resources, name=name)
+        pool = _open(loaded, resources, name=name, brings_drivers=embedded, expects_driver=driver)
     if driver:
         try:
             _await_driver(pool, timeout_s=loaded[ClientSection].attach_timeout_ms / 1000)
@@ -140,7 +148,14 @@ def _is_forbidden(aeron_dir: str) -> bool:
     return not os.access(file, os.R_OK | os.W_OK)
 
 
-def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) -> Pool:
+def _open(
+    config: Config,
+    resources: contextlib.ExitStack,
+    *,
+    name: str | None,
+    brings_drivers: bool,
+    expects_driver: bool,
+) -> Pool:
     """The client's threads and their pool; whoever holds `resources` owns it all until it is handed over."""
     section = config[ClientSection]
     directory = host_aeron.aeron_dir(config.aeron)
@@ -179,26 +194,12 @@ def _open(config: Config, resources: contextlib.ExitStack, *, name: str | None) 
         wake=lambda: _wake(drain),
         is_running=lambda: runner.is_running,
     )
-    pool = Pool(context, aeron_dir=directory, close=resources.pop_all().close)
-    _close_at_exit(pool)
+    belongings = Belongings(resources.pop_all())
+    pool = Pool(context, aeron_dir=directory, close=belongings.close, expects_driver=expects_driver)
+    close_at_exit(pool)
+    if brings_drivers:
+        close_when_dropped(pool, belongings)
     return pool
-
-
-_open_pools: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
-
-
-def _close_at_exit(pool: Pool) -> None:
-    """Gives leases back and removes private directories also where a program forgets to close its pool."""
-    if not _open_pools:
-        # Anew, to come before the exit hook of the agents' threads: last come, first served.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-    _open_pools.add(pool)
-
-
-def _close_all() -> None:
-    for pool in list(_open_pools):
-        pool.close()
 
 
 def _wake(drain: Drain) -> None:

@@ -18,7 +18,7 @@ from tensor_pool.host.connection import configured
 from tensor_pool.host.neighbours import optional_providers, providers
 from tensor_pool.host.running import RunningAgent
 from tensor_pool.pool.discovering import DiscoveryClient
-from tensor_pool.pool.pool import no_driver_error
+from tensor_pool.pool.refusals import no_driver_error
 
 if TYPE_CHECKING:
     import os

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tensor_pool.driver import DriverSection
 from tensor_pool.driver.files import namespace_directory
+from tensor_pool.errors import TransportError
 from tensor_pool.host.aeron import open_media_driver
 from tensor_pool.host.driver import open_driver
 from tensor_pool.host.instances import (
@@ -14,7 +15,7 @@ from tensor_pool.host.instances import (
     remove_dead_media,
     remove_instance,
 )
-from tensor_pool.transport.media import temporary_aeron_dir
+from tensor_pool.transport.media import is_alive, temporary_aeron_dir
 
 if TYPE_CHECKING:
     import contextlib
@@ -30,6 +31,9 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     What nobody configured is made private: a directory of its own for Aeron, and an instance of its own for
     the files, so that any number of programs may do this beside each other. Both go with the program; what
     killed programs left goes now.
+
+    Raises:
+        TransportError: Somebody else's media driver serves the configured directory.
     """
     private: dict[str, object] = {"aeron.media_driver": "embedded"}
     if not config.aeron.dir:
@@ -40,8 +44,18 @@ def start_drivers(config: Config, resources: contextlib.ExitStack) -> Config:
     if not config.is_set("driver.instance_id"):
         private["driver.instance_id"] = new_instance_id()
         remove_dead_instances(config.shm)
+    dir_origin = config.origin("aeron.dir")
     config = config.replace(private)
-    resources.enter_context(open_media_driver(config.aeron))
+    try:
+        resources.enter_context(open_media_driver(config.aeron))
+    except TransportError as e:
+        if not is_alive(config.aeron.dir):
+            raise
+        raise TransportError(
+            f"embedded=True starts drivers of its own, but {e.message}",
+            where=f"aeron.dir, from {dir_origin}",
+            hint="leave out embedded=True to join those that run there, or give another aeron_dir",
+        ) from None
     if "driver.instance_id" in private:
         instance_id = config[DriverSection].instance_id
         resources.callback(remove_instance, namespace_directory(config.shm, instance_id))

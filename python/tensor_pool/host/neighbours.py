@@ -11,7 +11,7 @@ from tensor_pool.discovery.config import DiscoverySection, registry_endpoint, re
 from tensor_pool.errors import NoStreamError
 from tensor_pool.host.naming import is_elsewhere
 from tensor_pool.pool.discovering import DiscoveryClient, ProviderAddress
-from tensor_pool.pool.pool import no_driver_error
+from tensor_pool.pool.refusals import no_driver_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

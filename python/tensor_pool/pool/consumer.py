@@ -12,6 +12,7 @@ from tensor_pool.closing import Closing
 from tensor_pool.errors import ClosedError, ConfigError, ForkedProcessError, NoStreamError
 from tensor_pool.pool.arguments import check_seconds
 from tensor_pool.pool.callbacks import FrameCallback
+from tensor_pool.pool.program_end import program_end
 from tensor_pool.pool.wakeups import WakeUp
 from tensor_pool.wire.messages import FrameProgressState, Mode
 
@@ -452,6 +453,7 @@ class Consumer(_native.FrameReceiver, Closing):
         if self._session.refusal is not None:
             raise self._session.refusal
         if self._closed:
+            program_end.end_thread()
             raise ClosedError(f"the consumer of stream {self._session.wish.label} was closed")
 
     def __repr__(self) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from tensor_pool.closing import Closing
-from tensor_pool.datatypes import Dtype, MajorOrder, wire_dtype
 from tensor_pool.errors import (
     AttachRefusedError,
     ConfigError,
@@ -18,18 +17,15 @@ from tensor_pool.errors import (
     NoDriverError,
     NoStreamError,
 )
+from tensor_pool.pool import refusals
 from tensor_pool.pool.arguments import (
     check_choice,
     check_count,
     check_fallback,
     check_flag,
     check_metadata,
-    check_name,
-    check_pools,
-    check_positive,
     check_rate,
     check_seconds,
-    check_shape,
     check_start,
     check_stream,
     check_tags,
@@ -37,6 +33,7 @@ from tensor_pool.pool.arguments import (
 from tensor_pool.pool.consumer import Consumer
 from tensor_pool.pool.discovering import FoundStream
 from tensor_pool.pool.producer import Producer
+from tensor_pool.pool.program_end import program_end
 from tensor_pool.pool.sessions.consumer import ConsumerSession
 from tensor_pool.pool.sessions.consumer_options import ConsumerOptions
 from tensor_pool.pool.sessions.lease import StreamWish
@@ -45,6 +42,7 @@ from tensor_pool.pool.sessions.producer import ProducerOptions, ProducerSession
 from tensor_pool.pool.sizing import MAX_SLOTS
 from tensor_pool.pool.streams import PRESENT, StreamInfo, stream_info
 from tensor_pool.pool.wakeups import WAITING, Bells
+from tensor_pool.pool.wishes import producer_wish
 from tensor_pool.wire.messages import (
     DriverStatus,
     GetDriverStatus,
@@ -60,19 +58,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from tensor_pool.datatypes import Dtype
     from tensor_pool.pool.sessions.session import SessionContext, StreamSession
     from tensor_pool.wire import Message
 
 __all__ = ["Pool"]
 
-_ORDERS: Final = {"C": MajorOrder.ROW, "F": MajorOrder.COLUMN}
 _MODES: Final = {"stream": Mode.STREAM, "rate_limited": Mode.RATE_LIMITED}
 _REPEAT_S: Final = 0.25
-_MOST_BYTES: Final = 2**31
-"""The largest payload: pool strides have 32 bits on the wire."""
-_MOST_RATE_HZ: Final = (2**32 - 2) / 1000
-"""Rates travel in thousandths, in 32 bits of which the last value means none."""
 _ASK_AGAIN_S: Final = 0.1
+_UNEXPECTED_ANSWER_S: Final = 0.5
+"""How long a driver may take where a program has said that there is none; one that runs answers at once."""
 
 
 class Pool(Closing):
@@ -89,10 +85,18 @@ class Pool(Closing):
         [[1, 0], [0, 1]]
     """
 
-    def __init__(self, context: SessionContext, *, aeron_dir: str, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        context: SessionContext,
+        *,
+        aeron_dir: str,
+        close: Callable[[], None],
+        expects_driver: bool = True,
+    ) -> None:
         self._context = context
         self._aeron_dir = aeron_dir
         self._close = close
+        self._expects_driver = expects_driver
         self._closed = False
         self._pid = os.getpid()
         self._streams: dict[Producer | Consumer, None] = {}
@@ -161,7 +165,7 @@ class Pool(Closing):
             slots: How many frames the ring holds; a power of two.
             pools: Slot sizes in bytes, instead of what is chosen.
             rate_hz: Frames a second, and
-            consumer_latency_s: how long a consumer may take: chooses the number of slots.
+            consumer_latency_s: how long a consumer may take: both together choose the number of slots.
             metadata: What consumers should know; see `Producer.metadata`.
             order: Memory order of its frames.
             clock: Which clock stamps frames that come without a time.
@@ -180,26 +184,22 @@ class Pool(Closing):
         Raises:
             AttachRefusedError: The driver refuses: another producer, a limit, a bad name, a name that another
                 stream has. The text tells.
+            ConfigError: An argument makes no sense, two sizes contradict each other, or one of `rate_hz` and
+                `consumer_latency_s` stands alone.
             NoDriverError: No driver answers.
         """
-        if shape is not None and dtype is None:
-            raise ConfigError(
-                f"shape={shape!r:.80} without a dtype", hint="give dtype= too, or max_bytes= instead of both"
-            )
-        wish = StreamWish(
-            role=Role.PRODUCER,
-            **{**check_stream(stream), **check_name(name, stream=stream)},
-            dtype=Dtype.UNKNOWN if dtype is None else wire_dtype(dtype),
-            major_order=MajorOrder.ROW
-            if check_choice("order", order, ["C", "F"]) == "C"
-            else MajorOrder.COLUMN,
-            shape=check_shape(shape),
-            max_frame_bytes=check_count("max_bytes", max_bytes, least=0, most=_MOST_BYTES),
-            nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
-            rate_hz=check_positive("rate_hz", rate_hz, most=_MOST_RATE_HZ),
-            consumer_latency_s=check_positive("consumer_latency_s", consumer_latency_s, most=1e6),
-            pools=check_pools(pools, most_bytes=_MOST_BYTES),
-            require_hugepages=None if hugepages is None else check_flag("hugepages", hugepages),
+        wish = producer_wish(
+            stream,
+            name=name,
+            dtype=dtype,
+            shape=shape,
+            max_bytes=max_bytes,
+            slots=slots,
+            pools=pools,
+            rate_hz=rate_hz,
+            consumer_latency_s=consumer_latency_s,
+            order=order,
+            hugepages=hugepages,
         )
         options = ProducerOptions(
             name=name,
@@ -219,7 +219,7 @@ class Pool(Closing):
                 return self._open_producer(wish, options)
             except AttachRefusedError as e:
                 if not e.may_pass or time.monotonic() >= deadline:
-                    raise
+                    raise refusals.name_own_producer(e) from None
                 time.sleep(_ASK_AGAIN_S)
 
     def relay(
@@ -245,12 +245,7 @@ class Pool(Closing):
             AttachRefusedError: The driver refuses, for instance because there is a producer.
             NoDriverError: No driver answers.
         """
-        wish = StreamWish(
-            role=Role.PRODUCER,
-            **{**check_stream(stream), **check_name(name, stream=stream)},
-            nslots=check_count("slots", slots, least=1, most=MAX_SLOTS),
-            pools=check_pools(list(pools) or None, most_bytes=_MOST_BYTES),
-        )
+        wish = producer_wish(stream, name=name, slots=slots, pools=list(pools) or None)
         return self._open_producer(wish, ProducerOptions(name=name, relays=True))
 
     def _open_producer(self, wish: StreamWish, options: ProducerOptions) -> Producer:
@@ -261,6 +256,7 @@ class Pool(Closing):
             writer.prefault(lock=options.lock_memory)  # here, and not in the first frames (decision D19)
         producer = Producer(session, on_close=self._forget)
         self._streams[producer] = None
+        refusals.open_producers.add(producer)
         return producer
 
     def consumer(
@@ -436,14 +432,16 @@ class Pool(Closing):
         agent = self._context.agent
         answer: Once[Message] = Once()
         message = msgspec.structs.replace(message, correlation_id=agent.correlation_id())
-        deadline = time.monotonic() + (self._timeout_s() if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + (
+            self._timeout_s() if timeout_s is None else check_seconds("timeout_s", timeout_s)
+        )
         while (left_s := deadline - time.monotonic()) > 0:
             # Control streams may lose a message; the driver does a repeated request once (decision D18).
             self._context.submit(lambda: agent.send(message, answer_to=answer))
             given = answer.wait(min(left_s, _REPEAT_S))
             if given is not None:
                 return given
-        raise no_driver_error(self._aeron_dir)
+        raise self._no_driver_error()
 
     def _start(self, session: StreamSession) -> None:
         self._check_open()
@@ -455,13 +453,23 @@ class Pool(Closing):
             raise
         if answered is None:
             self._context.submit(session.close)
-            raise no_driver_error(self._aeron_dir, otherwise="give attach=False where there is to be none")
+            raise self._no_driver_error(otherwise="give attach=False where there is to be none")
 
     def _forget(self, stream: Producer | Consumer) -> None:
         self._streams.pop(stream, None)
 
     def _timeout_s(self) -> float:
-        return self._context.section.attach_timeout_ms / 1000
+        patience_s = self._context.section.attach_timeout_ms / 1000
+        return patience_s if self._awaits_driver else min(patience_s, _UNEXPECTED_ANSWER_S)
+
+    @property
+    def _awaits_driver(self) -> bool:
+        return self._expects_driver or self.heard_driver
+
+    def _no_driver_error(self, **words: str) -> NoDriverError:
+        if self._awaits_driver:
+            return refusals.no_driver_error(self._aeron_dir, **words)
+        return refusals.not_expected_error(self._aeron_dir)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -469,6 +477,7 @@ class Pool(Closing):
                 f"the pool belongs to process {self._pid}", hint="connect again after the fork"
             )
         if self._closed or not self._context.is_running():
+            program_end.end_thread()
             raise self._context.agent.end_error()
 
     def close(self) -> None:
@@ -485,14 +494,3 @@ class Pool(Closing):
 
     def __repr__(self) -> str:
         return f"<Pool at {self._aeron_dir}{', closed' if self._closed else ''}, process {os.getpid()}>"
-
-
-def no_driver_error(
-    aeron_dir: str, *, found: str = "", otherwise: str = "use tensor_pool.connect(embedded=True)"
-) -> NoDriverError:
-    """What to say when nobody answers, and what was found instead, if anything."""
-    return NoDriverError(
-        f"no SHM driver answers{f' ({found})' if found else ''}",
-        where=aeron_dir,
-        hint=f"start one with `tpool up --aeron-dir {aeron_dir}`, or {otherwise}",
-    )

@@ -12,6 +12,7 @@ from tensor_pool.datatypes import wire_dtype
 from tensor_pool.errors import ClosedError, ConfigError, TensorLayoutError
 from tensor_pool.pool.arguments import check_count
 from tensor_pool.pool.claim import ClaimObserver
+from tensor_pool.pool.program_end import program_end
 from tensor_pool.pool.sizing import element_bytes
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ class Producer(_native.FrameSender, Closing):
         values = np.asarray(array if isinstance(array, np.ndarray) else memoryview(array))
         kind = wire_dtype(values.dtype if dtype is None else dtype)
         if element_bytes(kind) != values.itemsize:
+            need = f"dtype {kind.name.lower()} has {element_bytes(kind)} bytes an element"
             raise TensorLayoutError(
-                f"{kind.name} has {element_bytes(kind)} bytes an element, the array {values.itemsize}",
+                f"{need}, the array {values.itemsize}",
                 hint="dtype says what the elements mean and keeps their size",
             )
         is_column_major = values.flags.f_contiguous and not values.flags.c_contiguous
@@ -226,6 +228,7 @@ class Producer(_native.FrameSender, Closing):
 
     def _check_open(self) -> None:
         if self._closed:
+            program_end.end_thread()
             raise ClosedError(f"the producer of stream {self._session.wish.label} was closed")
 
     def _wait_for_writer(self) -> _native.RingWriter:

@@ -22,6 +22,8 @@ __all__ = [
     "MAX_POOLS",
     "MAX_SLOTS",
     "Geometry",
+    "check_pool_sizes",
+    "check_slots",
     "choose_geometry",
     "element_bytes",
     "frame_bytes",
@@ -169,7 +171,7 @@ def choose_geometry(
     """
     strides = _strides(dtype, shape, max_frame_bytes, pools)
     if nslots is not None:
-        _check_slots(nslots)
+        check_slots(nslots)
     elif rate_hz is not None and consumer_latency_s is not None:
         nslots = _slots_for_rate(rate_hz, consumer_latency_s, safety_factor)
     else:
@@ -181,7 +183,7 @@ def _strides(
     dtype: Dtype | None, shape: Sequence[int], max_frame_bytes: int | None, pools: Sequence[int]
 ) -> tuple[int, ...]:
     if pools:
-        return _checked_pools(pools)
+        return check_pool_sizes(pools)
     if max_frame_bytes is None:
         if dtype is None or not shape:
             raise ConfigError(
@@ -193,22 +195,43 @@ def _strides(
     return (stride_for(max_frame_bytes),)
 
 
-def _checked_pools(pools: Sequence[int]) -> tuple[int, ...]:
+def check_pool_sizes(pools: Sequence[int]) -> tuple[int, ...]:
+    """Slot sizes in their order.
+
+    Raises:
+        ConfigError: Too many, twice the same, or one that no slot can have.
+
+    Example:
+        >>> check_pool_sizes([4096, 64])
+        (64, 4096)
+    """
     if len(pools) > MAX_POOLS:
         raise ConfigError(f"{len(pools)} pools", hint=f"a stream has at most {MAX_POOLS}")
     for stride in pools:
         if not MIN_STRIDE <= stride <= MAX_STRIDE or stride.bit_count() != 1:
+            nearest = _nearest(stride, MIN_STRIDE, MAX_STRIDE)
             raise ConfigError(
-                f"pool slots of {stride} bytes", hint=f"64 times a power of two, at most {MAX_STRIDE:,}"
+                f"pool slots of {stride} bytes",
+                hint=f"64 times a power of two, at most {MAX_STRIDE:,}: {nearest}",
             )
     if len(set(pools)) != len(pools):
         raise ConfigError(f"pools {tuple(pools)} repeat a slot size", hint="give each size once")
     return tuple(sorted(pools))
 
 
-def _check_slots(nslots: int) -> None:
+def check_slots(nslots: int) -> None:
+    """Makes sure that a ring can have so many slots.
+
+    Raises:
+        ConfigError: It can't.
+
+    Example:
+        >>> check_slots(8)
+    """
     if not 1 <= nslots <= MAX_SLOTS or nslots.bit_count() != 1:  # [WIRE-3-1]
-        raise ConfigError(f"{nslots} slots", hint=f"a power of two up to {MAX_SLOTS:,}")
+        raise ConfigError(
+            f"{nslots} slots", hint=f"a power of two up to {MAX_SLOTS:,}: {_nearest(nslots, 1, MAX_SLOTS)}"
+        )
 
 
 def _slots_for_rate(rate_hz: float, latency_s: float, safety_factor: float) -> int:
@@ -224,6 +247,17 @@ def _slots_for_rate(rate_hz: float, latency_s: float, safety_factor: float) -> i
 def _default_slots(strides: tuple[int, ...]) -> int:
     fitting = POOL_BUDGET_BYTES // sum(strides)
     return min(DEFAULT_MAX_SLOTS, max(MIN_SLOTS, _power_of_two_up_to(fitting)))
+
+
+def _nearest(number: int, least: int, most: int) -> str:
+    """The powers of two beside a number, for a hint.
+
+    Example:
+        >>> _nearest(10, 1, 1024), _nearest(0, 1, 1024)
+        ('8 or 16', '1')
+    """
+    beside = {_power_of_two_up_to(number), _power_of_two_from(number)}
+    return " or ".join(map(str, sorted({min(max(each, least), most) for each in beside})))
 
 
 def _power_of_two_from(number: int) -> int:

@@ -273,7 +273,7 @@ def test_progress_changes_nothing_about_a_frame(out, inp):
         assert (told.dtype, told.order, told.shape) == (plain.dtype, plain.order, plain.shape)
         assert told.copy().tobytes() == plain.copy().tobytes()
     for progress in (False, True):
-        with pytest.raises(tp.TensorLayoutError, match="1 bytes an element, the array 4"):
+        with pytest.raises(tp.TensorLayoutError, match="dtype uint8 has 1 bytes an element, the array 4"):
             out.publish(values, dtype="uint8", progress=progress)
         with pytest.raises(tp.TensorLayoutError, match="lose its mask"):
             out.publish(np.ma.array([1, 2], mask=[0, 1]), progress=progress)

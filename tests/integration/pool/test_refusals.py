@@ -106,6 +106,32 @@ def test_two_producers_of_one_stream(pool, cluster):
         assert out.publish(frame(1)) == 0
 
 
+def test_a_second_producer_of_the_same_program_is_told_that_it_is_its_own(pool, cluster):
+    with pool.producer("own", dtype="uint32", shape=(4,), slots=8):
+        with pytest.raises(tp.AttachRefusedError, match="has a producer") as refused:
+            pool.producer("own", dtype="uint32", shape=(4,))
+        assert "this very program" in refused.value.hint
+        with cluster.connect() as other, pytest.raises(tp.AttachRefusedError) as refused:
+            other.producer("own", dtype="uint32", shape=(4,))
+        assert "this very program" in refused.value.hint
+        stranger = cluster.run_python(
+            """
+            try:
+                pool.producer("own", dtype="uint32", shape=(4,))
+            except tp.AttachRefusedError as e:
+                print(e.hint)
+            """
+        )
+        assert "was killed" in stranger.read_line()
+
+
+def test_a_refusal_for_want_of_huge_pages_says_what_to_do(pool):
+    with pytest.raises(tp.AttachRefusedError, match="huge pages are required") as refused:
+        pool.producer("huge", dtype="uint32", shape=(4,), hugepages=True)
+    assert "hugepages=True" in refused.value.hint
+    assert "leases" not in refused.value.hint
+
+
 def test_the_place_of_a_killed_producer_can_be_waited_for(pool, cluster):
     other = cluster.run_python(
         """
@@ -208,6 +234,18 @@ def test_wrong_arguments_are_refused_at_once(pool, wrong):
 def test_wrong_arguments_of_consumers_are_refused_at_once(pool, wrong):
     with pytest.raises(tp.ConfigError, match=next(iter(wrong))):
         pool.consumer("wrong", **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"embedded": "yes"}, {"driver": 0}, {"name": 5}], ids=str)
+def test_wrong_arguments_of_connect_are_refused_before_anything_starts(cluster, wrong):
+    with pytest.raises(tp.ConfigError, match=next(iter(wrong))) as caught:
+        tp.connect(cluster.aeron_dir, **wrong)
+    assert caught.value.hint
+
+
+def test_a_time_that_is_no_time(pool):
+    with pytest.raises(tp.ConfigError, match="timeout_s='1'"):
+        pool.driver_status(timeout_s="1")
 
 
 @pytest.mark.parametrize("shape", [np.array([2, 3]), range(2, 4), [2, 3], np.zeros((2, 3)).shape], ids=repr)

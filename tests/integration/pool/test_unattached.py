@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,24 @@ def test_a_driver_of_the_same_directory_leaves_the_stream_alone(recreate):
         inp = pool.consumer(10_000, attach=False, wait_s=10.0)
         assert out.publish(np.ones(4, "uint8")) == 1
         assert wait_until(lambda: inp.poll(timeout=1.0)).stream_id == 10_000
+
+
+def test_who_has_said_that_there_is_no_driver_is_not_kept_waiting_for_one():
+    with EmbeddedMediaDriver.temporary() as media, tp.connect(media.aeron_dir, driver=False) as pool:
+        for ask in (
+            lambda: pool.producer(10_000, max_bytes=64),
+            lambda: pool.consumer(10_000),
+            lambda: pool.consumer("camera-1"),
+            pool.streams,
+        ):
+            begun = time.monotonic()
+            with pytest.raises(tp.NoDriverError, match="driver=False") as caught:
+                ask()
+            assert "attach=False" in caught.value.hint
+            assert time.monotonic() - begun < 3, "not the five seconds of client.attach_timeout_ms"
+
+
+def test_a_driver_that_came_meanwhile_is_asked_all_the_same():
+    with tp.connect(embedded=True) as host, tp.connect(host.aeron_dir, driver=False) as pool:
+        assert pool.streams() == []
+        assert pool.producer("late", max_bytes=64, slots=8).publish(b"1") == 0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensor_pool.errors import MalformedMessageError
+from tensor_pool.errors import ConfigError, MalformedMessageError, MetadataError
 from tensor_pool.pool.metadata import read_attribute, to_attribute
 from tensor_pool.wire.messages import MetaAttribute
 
@@ -109,15 +109,21 @@ class Thing:
     ],
 )
 def test_values_that_can_not_travel(value: Any) -> None:
-    with pytest.raises(MalformedMessageError, match="metadata 'key'"):
+    with pytest.raises(MetadataError, match="metadata 'key'"):
         to_attribute("key", value)
+
+
+def test_the_error_is_about_an_argument_and_is_caught_as_before() -> None:
+    for kind in (ConfigError, MalformedMessageError, ValueError):
+        with pytest.raises(kind, match="metadata 'x' can't hold values of type object"):
+            to_attribute("x", object())
 
 
 def test_deep_values_are_refused_before_python_gives_up() -> None:
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]
-    with pytest.raises(MalformedMessageError, match="nested more than 32 deep"):
+    with pytest.raises(MetadataError, match="nested more than 32 deep"):
         to_attribute("key", value)
 
 

@@ -90,3 +90,20 @@ def test_nonsense_is_refused_with_a_hint(arguments: dict[str, object], words: st
     with pytest.raises(ConfigError, match=words) as caught:
         choose_geometry(**arguments)  # type: ignore[arg-type]
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        ({"max_frame_bytes": 1, "nslots": 10}, ": 8 or 16"),
+        ({"max_frame_bytes": 1, "nslots": 0}, ": 1"),
+        ({"max_frame_bytes": 1, "nslots": (1 << 20) + 1}, ": 1048576"),
+        ({"pools": [100]}, ": 64 or 128"),
+        ({"pools": [3]}, ": 64"),
+        ({"pools": [(1 << 31) + 1]}, ": 2147483648"),
+    ],
+)
+def test_the_hint_names_the_nearest_number_that_works(arguments: dict[str, object], nearest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_geometry(**arguments)  # type: ignore[arg-type]
+    assert (caught.value.hint or "").endswith(nearest)

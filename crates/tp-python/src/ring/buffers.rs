@@ -107,11 +107,8 @@ impl Incoming {
             (_, Some(given)) if given.element_bytes() as usize == item_bytes => given,
             (_, Some(given)) => {
                 let need = given.element_bytes();
-                let what = format!(
-                    "dtype {} ({}) has {need} bytes an element, the array {item_bytes}",
-                    given as i16,
-                    arrays::dtype_name(given)
-                );
+                let name = arrays::dtype_name(given);
+                let what = format!("dtype {name} has {need} bytes an element, the array {item_bytes}");
                 return Err(refuse(what, Some("dtype says what the elements mean and keeps their size")));
             }
             (Some(natural), None) => natural,

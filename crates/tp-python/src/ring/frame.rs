@@ -165,8 +165,11 @@ impl Frame {
         let seq = self.record().seq;
         let (message, hint) = if self.is_revoked() {
             (
-                format!("the ring of frame {seq} was given up while the frame was in use"),
-                "copy() frames that must outlive their stream's epoch",
+                format!(
+                    "the ring of frame {seq} was given up while the frame was in use: \
+                     its epoch or our lease ended"
+                ),
+                "nobody vouches for it any more, overwritten or not: catch this and poll again, or copy() it",
             )
         } else {
             (

@@ -252,7 +252,7 @@ impl FrameSender {
     ///
     /// Raises:
     ///     FrameTooLargeError: Larger than every pool of the stream.
-    ///     ClaimError: Another claim is still open.
+    ///     ClaimError: All slots are claimed.
     ///     LeaseLostError: There is no lease, and none came in time.
     ///     ClosedError: The producer was closed.
     #[pyo3(signature = (shape, dtype, *, order = "C", timestamp_ns = None, trace_id = None, progress = None))]

@@ -22,7 +22,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensor_pool.errors import MalformedMessageError
+from tensor_pool.errors import MetadataError
 from tensor_pool.wire.messages import MetaAttribute
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def to_attribute(key: str, value: MetadataValue) -> MetaAttribute:
     """The attribute that carries a value.
 
     Raises:
-        MalformedMessageError: No format here carries such a value.
+        MetadataError: No format here carries such a value.
 
     Example:
         >>> to_attribute("exposure_ms", 12.5)
@@ -98,7 +98,7 @@ def _utf8(key: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise MalformedMessageError(f"metadata {key!r} holds text that is not Unicode: {error}") from None
+        raise MetadataError(f"metadata {key!r} holds text that is not Unicode: {error}") from None
 
 
 def _plain(value: MetadataValue) -> MetadataValue:
@@ -117,7 +117,7 @@ def _is_array(value: MetadataValue) -> bool:
 def _check_json(key: str, value: MetadataValue, depth: int) -> None:
     """Refuses what JSON would lose or change, such as keys that are not text."""
     if depth == 0:
-        raise MalformedMessageError(f"metadata {key!r} is nested more than {_MAX_DEPTH} deep")
+        raise MetadataError(f"metadata {key!r} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         for item in value.values():
             _check_json(key, item, depth - 1)
@@ -125,10 +125,10 @@ def _check_json(key: str, value: MetadataValue, depth: int) -> None:
         for item in value:
             _check_json(key, item, depth - 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise MalformedMessageError(f"metadata {key!r} holds {value} in a list or dict", hint="use an array")
+        raise MetadataError(f"metadata {key!r} holds {value} in a list or dict", hint="use an array")
     elif value is not None and not isinstance(value, bool | int | float | str):
-        raise MalformedMessageError(
-            f"metadata {key!r} can't hold a {type(value).__name__}",
+        raise MetadataError(
+            f"metadata {key!r} can't hold values of type {type(value).__name__}",
             hint="str, int, float, bool, None, bytes, arrays, and lists and dicts (keys: str) of plain ones",
         )
 
@@ -138,7 +138,7 @@ def _to_npy(key: str, value: MetadataValue) -> bytes:
 
     array = np.asarray(value)
     if array.dtype.kind not in _NUMERIC_KINDS:
-        raise MalformedMessageError(
+        raise MetadataError(
             f"metadata {key!r} can't hold an array of {array.dtype}", hint="numbers and booleans travel"
         )
     file = io.BytesIO()

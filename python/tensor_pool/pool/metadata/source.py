@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_pool.errors import ClosedError, MalformedMessageError
+from tensor_pool.errors import ClosedError, MetadataError
 from tensor_pool.pool.metadata.attributes import MetadataValue, read_attribute, to_attribute
 from tensor_pool.runtime import Periodic
 from tensor_pool.wire.messages import ClockDomain, DataSourceAnnounce, DataSourceMeta, MetaAttribute
@@ -295,21 +295,21 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
     def _check_key(self, key: str) -> None:
         longest = self._limits.max_key_bytes
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or " " in key:
-            raise MalformedMessageError(f"{key!r} can't be a key", hint="visible ASCII characters, no spaces")
+            raise MetadataError(f"{key!r} can't be a key", hint="visible ASCII characters, no spaces")
         if len(key) > longest:
-            raise MalformedMessageError(f"a key of {len(key)} characters; at most {longest} are taken")
+            raise MetadataError(f"a key of {len(key)} characters; at most {longest} are taken")
 
     def _check_size(self, attributes: Mapping[str, MetaAttribute]) -> None:
         limits = self._limits
         if len(attributes) > limits.max_attributes:
-            raise MalformedMessageError(
+            raise MetadataError(
                 f"{len(attributes)} pieces of metadata; a stream has at most {limits.max_attributes}",
                 hint="put what belongs together into one dict",
             )
         total = sum(len(a.key) + len(a.format) + len(a.value) + 12 for a in attributes.values())
         if total > limits.max_total_bytes:
             largest = max(attributes.values(), key=lambda attribute: len(attribute.value))
-            raise MalformedMessageError(
+            raise MetadataError(
                 f"{total} bytes of metadata; a stream has at most {limits.max_total_bytes}",
                 hint=f"send {largest.key!r} ({len(largest.value)} bytes) with Producer.send_blob",
             )
@@ -317,14 +317,14 @@ class MetadataSource(MutableMapping[str, MetadataValue]):
 
 def _refuse_ours(key: str) -> None:
     if key in _OURS:
-        raise MalformedMessageError(
+        raise MetadataError(
             f"{key!r} says which clock this is, and is kept by the library", hint="use another key"
         )
 
 
 def _checked_text(what: str, text: str) -> str:
     if not text.isascii() or not text.isprintable() or len(text) > 1024:
-        raise MalformedMessageError(
+        raise MetadataError(
             f"{text[:80]!r} can't be the {what} of a stream", hint="at most 1024 printable ASCII characters"
         )
     return text

@@ -122,12 +122,24 @@ _TAKEN_HINT: Final = (
 )
 
 
+_HUGEPAGES_HINT: Final = (
+    "leave out hugepages=True (driver.hugepages where the driver insists), or mount hugetlbfs and let the "
+    "driver's shm.shm_base_dir lie there"
+)
+
+
+def _rejected_hint(wish: StreamWish, text: str) -> str:
+    if wish.role is Role.PRODUCER and "has a producer" in text:
+        return _TAKEN_HINT
+    if "huge pages are required" in text:
+        return _HUGEPAGES_HINT
+    return "`tpool leases` shows who holds what, `tpool driver status` the limits"
+
+
 def refusal_error(wish: StreamWish, code: ResponseCode, text: str) -> AttachRefusedError:
     """The driver's refusal as an error with a hint."""
-    is_taken = wish.role is Role.PRODUCER and "has a producer" in text
-    rejected_hint = "`tpool leases` shows who holds what, `tpool driver status` the limits"
     hint = {
-        ResponseCode.REJECTED: _TAKEN_HINT if is_taken else rejected_hint,
+        ResponseCode.REJECTED: _rejected_hint(wish, text),
         ResponseCode.INVALID_PARAMS: "check the stream's name or id, dtype, shape and slots",
         ResponseCode.UNSUPPORTED: "use the same major version of the library for the driver and its clients",
         ResponseCode.INTERNAL_ERROR: "`tpool doctor` looks for what may be wrong with this machine",
