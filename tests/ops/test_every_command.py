@@ -530,7 +530,7 @@ class TestEnds:
                 outcome = tpool(*arguments, *options)
                 assert (command, outcome.code) == (command, NO_DRIVER)
                 assert "no SHM driver answers" in outcome.err
-                assert "tpool up" in outcome.err
+                assert f"`tpool driver run --aeron-dir {cluster.aeron_dir}`" in outcome.err
 
     def test_up_and_its_end(self, tpool: Callable, host: Host) -> None:
         base = f"{host.directory}/up"

@@ -10,6 +10,8 @@ import click
 
 from tensor_pool.config import load_config
 from tensor_pool.config.layers import parse_assignment
+from tensor_pool.errors import NoDriverError
+from tensor_pool.ops.cli import failures
 from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
@@ -129,6 +131,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
             overrides["aeron.dir"] = aeron_dir
         config = load_config(config_path, overrides=overrides, overrides_from="command line")
         logs.configure(config.log.level, config.log.format)
-        return command(*args, config=config, **kwargs)
+        try:
+            return command(*args, config=config, **kwargs)
+        except NoDriverError as e:
+            raise failures.no_driver(e, config) from e
 
     return with_config
