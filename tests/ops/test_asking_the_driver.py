@@ -127,12 +127,15 @@ class TestRevoke:
         assert outcome.err.splitlines()[-1].startswith("nothing was done")
         assert not [r for r in driver.asked if isinstance(r, RevokeLease)]
 
-    def test_one_that_there_is_not(self, ask: Callable, driver: ScriptedDriver) -> None:
+    def test_one_that_there_is_not(
+        self, ask: Callable, driver: ScriptedDriver, media: EmbeddedMediaDriver
+    ) -> None:
         outcome = ask("revoke", "77", "--yes")
 
         assert outcome.code == 1
         assert outcome.err.splitlines() == [
             "error: there is no lease 77",
+            f"   at: {media.aeron_dir}",
             "  try: `tpool leases` lists them",
         ]
 

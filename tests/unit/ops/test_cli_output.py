@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -165,3 +166,30 @@ def test_text_is_printed_as_it_is_and_half_characters_as_escapes(
     printed = capfdbinary.readouterr().out
     assert "größe".encode() in printed
     assert json.loads(printed) == record
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("revoke", "abc"), "'abc' is not a valid integer."),
+        (("hz", "a", "--count", "many"), "'many' is not a valid integer."),
+        (("hz", "a", "--seconds", "long"), "'long' is not a valid float."),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_number_is_called_so(tpool, arguments: tuple[str, ...], said: str) -> None:
+    assert said in tpool(*arguments).err
+
+
+@pytest.mark.parametrize("command", [("snap",), ("hz",), ("bench", "latency"), ("shm", "gc")], ids=" ".join)
+def test_help_shows_no_bounds_where_there_are_none(tpool, command: tuple[str, ...]) -> None:
+    told = tpool(*command, "--help").out
+    assert "None" not in told
+    assert "RANGE" not in told
+
+
+def test_one_thing_is_not_called_many(tpool, tmp_path: Path) -> None:
+    epoch = tmp_path / "tensorpool-ada/default/10000/1"
+    epoch.mkdir(parents=True)
+    place = f"--set=shm.shm_base_dir={tmp_path}"
+    assert tpool("shm", "verify", place).err.endswith("1 epoch, 1 flaw\n")

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan, PeerReport, measure_memcpy
 from tensor_pool.ops.bench.run import pool_peer, result
+from tensor_pool.ops.cli.bench import _print_for_people
 from tensor_pool.ops.cli.stream import absence, live, snap
 from tensor_pool.ops.cli.stream.absence import Absence
 from tensor_pool.ops.cli.stream.drops import drop_rows
@@ -55,7 +57,7 @@ def absence_of(consumer: FakeConsumer) -> Absence:
 
 
 def observed(consumer: Any, label: str = "depth") -> Observed:
-    return Observed(consumer, label, lambda: consumer.mapped)
+    return Observed(consumer, label, lambda: consumer.mapped, "/dev/shm/lab")
 
 
 class TestGauges:
@@ -97,6 +99,7 @@ class TestGauges:
             gauge.take(frame(3, timestamp_ns=2**62), 0)
         gauge.take(frame(4, timestamp_ns=0), 0)
         assert gauge.total().frames == 1
+        assert "frames" not in gauge.line(gauge.total()), "the line before it says how many"
 
 
 class TestFollowing:
@@ -138,6 +141,7 @@ class TestFollowing:
         assert run_gauge(stream, gauge, Length(seconds=0.05), "table") == 1
         assert capsys.readouterr().err.splitlines() == [
             "error: nobody produces depth (20001) now",
+            "   at: /dev/shm/lab",
             "  try: start its producer; with --seconds it is waited for that long",
         ]
 
@@ -239,6 +243,18 @@ class TestBench:
         done = PeerReport(role="consumer", event="done", frames=frames)
         found = result(self.PLAN, done, done, memcpy_gb_per_s=10.0)
         assert (found.frames_per_s, found.gb_per_s, found.p50_us) == (0.0, 0.0, None)
+
+    @pytest.mark.parametrize(
+        ("published", "said"), [(100, ""), (134, ", 34 before the first or after the last")]
+    )
+    def test_all_frames_are_accounted_for(
+        self, capsys: pytest.CaptureFixture[str], published: int, said: str
+    ) -> None:
+        sent = PeerReport(role="producer", event="done", frames=published)
+        read = PeerReport(role="consumer", event="done", frames=97, missed=3, seconds=2.0)
+        read = msgspec.structs.replace(read, **dict.fromkeys(("min_us", "p50_us", "p99_us", "p999_us"), 1.0))
+        _print_for_people(result(self.PLAN, sent, read, memcpy_gb_per_s=10.0))
+        assert f"{published} published, 97 received, 3 missed in 2.0 s{said}" in capsys.readouterr().out
 
     def test_memcpy_takes_no_more_memory_than_it_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tensor_pool.ops.bench.plan._MOST_MEMCPY_BYTES", 1 << 16)

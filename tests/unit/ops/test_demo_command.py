@@ -13,9 +13,10 @@ import pytest
 
 from tensor_pool.config import load_config
 from tensor_pool.errors import AttachRefusedError
-from tensor_pool.ops.demo import camera, viewer
+from tensor_pool.ops.demo import camera, pipeline, viewer
 from tensor_pool.ops.doctor import look
 from tensor_pool.ops.doctor.machine import SharedMemory
+from tensor_pool.pipeline.jobs.verdicts import Finding
 
 
 class _NotStartedError(Exception):
@@ -88,6 +89,14 @@ def test_the_viewer_hears_it() -> None:
         stop: Any = type("Never", (), {"received": lambda _: None})()
         viewer.watch(seen, process, 10, lambda _: None, stop)
     assert seen.outcome.camera_failure == camera.CameraFailure("no room")
+
+
+@pytest.mark.parametrize(("measure", "is_said"), [("jitter_share", True), ("missing_share", False)])
+def test_uneven_pictures_are_put_down_to_the_machine(measure: str, is_said: bool) -> None:
+    finding = Finding(measure=measure, value=0.97, limit=0.25, verdict="warn")
+    told = pipeline.of_the_machine([finding])
+    assert bool(told) == is_said
+    assert not is_said or "machine" in told[0]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tensor_pool.ops.cli.asking import (
     timeout_option,
 )
 from tensor_pool.ops.cli.confirming import confirmed
-from tensor_pool.ops.cli.options import StreamIdOrName, config_options, format_option
+from tensor_pool.ops.cli.options import StreamIdOrName, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.ops.cli.watching import print_listing, watch_options
 from tensor_pool.ops.model import as_row, have_reported, read_clients, read_leases
@@ -158,7 +158,7 @@ def leases(
 
 
 @click.command()
-@click.argument("lease_id", type=click.IntRange(0, 2**64 - 1), metavar="LEASE")
+@click.argument("lease_id", type=WholeNumber(0, 2**64 - 1), metavar="LEASE")
 @click.option("--reason", default="revoked with tpool", show_default=True, help="What its holder is told.")
 @click.option(
     "--token",
@@ -196,7 +196,10 @@ def revoke(
     with admin_client(config, timeout_s=timeout_s) as admin:
         found = next((row for row in read_leases(admin) if row.lease_id == lease_id), None)
         if found is None:
-            raise TensorPoolError(f"there is no lease {lease_id}", hint="`tpool leases` lists them")
+            where = aeron_dir(config.aeron)
+            raise TensorPoolError(
+                f"there is no lease {lease_id}", where=where, hint="`tpool leases` lists them"
+            )
         stream = found.stream or f"stream {found.stream_id}"
         question = f"Revoke lease {lease_id} of {found.role} {found.client_id} on {stream}?"
         if not (yes or confirmed(question)):

@@ -14,7 +14,7 @@ from tensor_pool.control.values import FrameRef
 from tensor_pool.errors import ConfigError
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.event_values import FORMATS, parse_assignment, shown
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _SECONDS: Final = FiniteFloat(min=0, max=1e9, min_open=True)
     help="How the values travel: string, int32, float32, ref, ...; by their look when not given.",
 )
 @click.option(
-    "--correlation-id", type=click.IntRange(1, 2**63 - 1), default=None, help="What the echo carries too."
+    "--correlation-id", type=WholeNumber(1, 2**63 - 1), default=None, help="What the echo carries too."
 )
 @click.option(
     "--timeout",
@@ -169,7 +169,7 @@ def _nobody(service: str | None) -> str:
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only with this key; repeatable.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--commands", is_flag=True, help="Show commands too, whether or not they were accepted.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many events.")
+@click.option("--count", type=WholeNumber(min=1), metavar="N", help="End after so many events.")
 @click.option("--seconds", type=_SECONDS, metavar="SECONDS", help="End after so many seconds.")
 @format_option()
 @config_options

@@ -11,6 +11,7 @@ import click
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import FiniteFloat, config_options
+from tensor_pool.ops.doctor.finding import counted
 from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def demo(ctx: click.Context, config: Config, seconds: float, rate: float, pipeli
             f"camera: process {pid}, {rate:g} pictures a second of 1920 x 1080 uint8, ring below {base_dir}"
         )
         click.echo("viewer: this process, looks at each picture in shared memory and checks every pixel")
+        click.echo("        gaps: pictures that it never saw; late: overwritten while it looked at them")
 
     places = None if pipeline is None else Places(pipeline)
     seen = viewer.run(
@@ -130,8 +132,8 @@ def print_summary(seen: Viewer) -> None:
     rate = (outcome.frames - 1) / outcome.seconds if outcome.seconds else 0.0
     megabytes = rate * picture.HEIGHT * picture.WIDTH / 1e6
     click.echo(
-        f"{outcome.frames} frames, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy; "
-        f"{outcome.descriptors} descriptors over Aeron"
+        f"{counted(outcome.frames, 'frame')}, {rate:.0f} a second, {megabytes:.0f} MB/s without a copy; "
+        f"{counted(outcome.descriptors, 'descriptor')} over Aeron"
     )
     click.echo(
         f"{outcome.frames - outcome.wrong} right in every pixel, {outcome.wrong} wrong, "

@@ -9,6 +9,7 @@ import click
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.doctor.finding import counted
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
@@ -62,12 +63,8 @@ def print_advice(findings: list[Finding]) -> None:
     for finding in findings:
         if finding.status == "ok" and finding.advice:
             click.echo(f"\ntip: {finding.check}: {finding.advice}")
-    click.echo(f"\n{_counted(findings, 'problem')}, {_counted(findings, 'warning')}")
-
-
-def _counted(findings: list[Finding], status: str) -> str:
-    count = _count(findings, status)
-    return f"{count} {status}{'' if count == 1 else 's'}"
+    totals = (counted(_count(findings, status), status) for status in ("problem", "warning"))
+    click.echo(f"\n{', '.join(totals)}")
 
 
 def _count(findings: list[Finding], status: str) -> int:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from tensor_pool.ops.cli.asking import check_media_driver
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 from tensor_pool.ops.cli.watching import print_listing, watch_options
@@ -144,7 +144,7 @@ def _consumer_rows(view: SupervisorView) -> list[dict[str, Any]]:
 
 @supervisor.command()
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many entries.")
+@click.option("--count", type=WholeNumber(min=1), metavar="N", help="End after so many entries.")
 @click.option("--decisions", is_flag=True, help="Only decisions: not who fell silent or came back.")
 @_timeout_option
 @format_option()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber
 from tensor_pool.ops.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def watch_options(command: CommandT) -> CommandT:
     options = (
         click.option(
             "--count",
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="With --watch: end after so many listings; without it, at Ctrl-C.",
         ),

@@ -14,9 +14,10 @@ from tensor_pool.errors import NoDriverError, NoStreamError, TensorPoolError
 from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.asking import open_pool
-from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber
 from tensor_pool.ops.cli.output import print_json, print_record
 from tensor_pool.ops.cli.stream.absence import Absence
+from tensor_pool.ops.doctor.finding import counted
 from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.stop_signals import StopSignals
 
@@ -100,7 +101,7 @@ def length_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--count",
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="End after so many frames. Without --seconds also, with exit code 1, when nobody has "
             f"produced the stream for {PATIENCE_S:g} s.",
@@ -125,6 +126,8 @@ class Observed(NamedTuple):
     """What to call the stream."""
     is_produced: Callable[[], bool]
     """Asks the driver whether the stream has a producer: a consumer keeps the memory of one that ended."""
+    where: str
+    """The directory of the media driver, for errors."""
 
 
 @contextmanager
@@ -138,10 +141,11 @@ def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[Obser
     """
     with open_pool(config, timeout_s=timeout_s) as pool:
         known = pool.streams(ended=True)  # that nobody produces it is said later
-        found = find_stream(known, stream, where=aeron_dir(config.aeron))
+        where = aeron_dir(config.aeron)
+        found = find_stream(known, stream, where=where)
         label = f"{found.name} ({found.stream_id})" if found.name else str(found.stream_id)
         with pool.consumer(found.stream_id, start="latest", max_outstanding_seq_gap=0) as consumer:
-            yield Observed(consumer, label, lambda: _is_produced(pool, found.stream_id))
+            yield Observed(consumer, label, lambda: _is_produced(pool, found.stream_id), where)
 
 
 def _is_produced(pool: Pool, stream_id: int) -> bool:
@@ -224,29 +228,23 @@ def run_gauge(observed: Observed, gauge: Gauge, length: Length, output_format: O
         # A rate is that of the frames between which nothing ended; with pauses there are fewer than it says.
         rate_hz: float | None = getattr(total, "rate_hz", None)
         came = ", while they came" if rate_hz and seconds - frames / rate_hz > _PAUSE_S else ""
-        click.echo(f"in all, {frames} frames in {seconds:.1f} s{came}: {gauge.line(total)}")
+        click.echo(f"in all, {counted(frames, 'frame')} in {seconds:.1f} s{came}: {gauge.line(total)}")
     if absence.is_over or not frames:
         return failures.report(_silence(observed, seconds))
     return exit_codes.OK
 
 
-def nobody_produces(label: str, *, hint: str) -> NoStreamError:
-    """What a command says of a stream that is known and has no producer.
-
-    Example:
-        >>> print(nobody_produces("depth (20001)", hint="start its producer"))
-        nobody produces depth (20001) now
-          try: start its producer
-    """
-    return NoStreamError(f"nobody produces {label} now", hint=hint)
+def nobody_produces(observed: Observed, *, hint: str) -> NoStreamError:
+    """What a command says of a stream that is known and has no producer."""
+    return NoStreamError(f"nobody produces {observed.label} now", where=observed.where, hint=hint)
 
 
 def _silence(observed: Observed, seconds: float) -> TensorPoolError:
-    label = observed.label
     if not observed.is_produced():
-        return nobody_produces(label, hint="start its producer; with --seconds it is waited for that long")
+        return nobody_produces(observed, hint="start its producer; with --seconds it is waited for that long")
     return TensorPoolError(
-        f"no frame of {label} came within {seconds:.1f} s",
+        f"no frame of {observed.label} came within {seconds:.1f} s",
+        where=observed.where,
         hint="its producer is there and publishes nothing; measure longer, or see what it waits for",
     )
 

@@ -159,8 +159,7 @@ class DelayGauge:
         """See `Gauge`."""
         return (
             f"delay us: p50 {summary.p50_us:.1f}  p99 {summary.p99_us:.1f}  p99.9 {summary.p999_us:.1f}  "
-            f"min {summary.min_us:.1f}  mean {summary.mean_us:.1f}  max {summary.max_us:.1f}   "
-            f"frames {summary.frames}"
+            f"min {summary.min_us:.1f}  mean {summary.mean_us:.1f}  max {summary.max_us:.1f}"
         )
 
 

@@ -14,7 +14,7 @@ import click
 from tensor_pool.errors import FrameOverwrittenError, TensorPoolError
 from tensor_pool.ops import pictures
 from tensor_pool.ops.cli.asking import timeout_option
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
 from tensor_pool.ops.cli.stream.live import nobody_produces, observer
 
@@ -46,7 +46,7 @@ _COLUMNS: Final = ("file", "seq", "dtype", "shape", "bytes")
 )
 @click.option(
     "--count",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeNumber(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -140,7 +140,7 @@ def _file_format(path: Path) -> str:
 
 def _next_frame(observed: Observed, wait_s: float) -> tuple[FrameInfo, NDArray[Any]]:
     """A whole copy of the next frame; one that is overwritten meanwhile makes room for the newest."""
-    consumer, label = observed.consumer, observed.label
+    consumer = observed.consumer
     deadline = time.monotonic() + wait_s
     frame = consumer.poll(timeout=wait_s)
     while frame is not None:
@@ -149,8 +149,12 @@ def _next_frame(observed: Observed, wait_s: float) -> tuple[FrameInfo, NDArray[A
         except FrameOverwrittenError:
             frame = consumer.latest() or consumer.poll(timeout=max(0.0, deadline - time.monotonic()))
     if not observed.is_produced():
-        raise nobody_produces(label, hint="start its producer, or wait longer with --wait")
-    raise TensorPoolError(f"no frame of {label} came within {wait_s:g} s", hint="wait longer with --wait")
+        raise nobody_produces(observed, hint="start its producer, or wait longer with --wait")
+    raise TensorPoolError(
+        f"no frame of {observed.label} came within {wait_s:g} s",
+        where=observed.where,
+        hint="wait longer with --wait",
+    )
 
 
 def _write_whole(path: Path, data: bytes) -> None:
