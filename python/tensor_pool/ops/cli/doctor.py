@@ -8,7 +8,7 @@ import click
 
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
-from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.cli.output import print_rows, print_text
 from tensor_pool.ops.doctor.finding import counted
 
 if TYPE_CHECKING:
@@ -59,10 +59,13 @@ def print_advice(findings: list[Finding]) -> None:
     for status in ("problem", "warning"):
         for finding in findings:
             if finding.status == status:
-                click.echo(f"\n{status}: {finding.check}: {finding.found}\n  try: {finding.advice}")
+                click.echo()
+                print_text(f"{status}: {finding.check}: {finding.found}")
+                print_text(f"  try: {finding.advice}", indent=" " * len("  try: "))
     for finding in findings:
         if finding.status == "ok" and finding.advice:
-            click.echo(f"\ntip: {finding.check}: {finding.advice}")
+            click.echo()
+            print_text(f"tip: {finding.check}: {finding.advice}")
     totals = (counted(_count(findings, status), status) for status in ("problem", "warning"))
     click.echo(f"\n{', '.join(totals)}")
 

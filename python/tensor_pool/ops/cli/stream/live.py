@@ -15,7 +15,7 @@ from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.asking import open_pool
 from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber
-from tensor_pool.ops.cli.output import print_json, print_record
+from tensor_pool.ops.cli.output import print_json, print_record, print_text
 from tensor_pool.ops.cli.stream.absence import Absence
 from tensor_pool.ops.doctor.finding import counted
 from tensor_pool.ops.stream_lookup import find_stream
@@ -212,7 +212,7 @@ def run_gauge(observed: Observed, gauge: Gauge, length: Length, output_format: O
         if output_format == "jsonl":
             print_record({"kind": "window", **_row(summary, time.monotonic() - started)}, "jsonl")
         elif output_format == "table" and getattr(summary, "frames"):  # noqa: B009
-            click.echo(gauge.line(summary))
+            print_text(gauge.line(summary))
         elif output_format == "table" and not absence.is_said:
             click.echo("no frame")
         sys.stdout.flush()
@@ -228,7 +228,7 @@ def run_gauge(observed: Observed, gauge: Gauge, length: Length, output_format: O
         # A rate is that of the frames between which nothing ended; with pauses there are fewer than it says.
         rate_hz: float | None = getattr(total, "rate_hz", None)
         came = ", while they came" if rate_hz and seconds - frames / rate_hz > _PAUSE_S else ""
-        click.echo(f"in all, {counted(frames, 'frame')} in {seconds:.1f} s{came}: {gauge.line(total)}")
+        print_text(f"in all, {counted(frames, 'frame')} in {seconds:.1f} s{came}: {gauge.line(total)}")
     if absence.is_over or not frames:
         return failures.report(_silence(observed, seconds))
     return exit_codes.OK
