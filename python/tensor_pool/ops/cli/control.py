@@ -16,6 +16,7 @@ from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.event_values import FORMATS, parse_assignment, shown
 from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +205,7 @@ def events(
         # Ctrl-C: enough was heard. Rows that are waited for end with it, so that a JSON document is whole.
         with (
             _connected(config, tags=tags or None, hears_commands=commands) as control,
-            suppress(KeyboardInterrupt),
+            until_stopped(),
         ):
             rows = _followed(control.events(timeout_s=seconds), keys=keys, count=count, seconds=seconds)
             if output_format == "table":

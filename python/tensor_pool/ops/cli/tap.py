@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from tensor_pool.ops.cli.options import (
 )
 from tensor_pool.ops.cli.output import print_json, print_record
 from tensor_pool.ops.doctor.finding import counted
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,7 +178,7 @@ def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterato
 
 def _print(messages: Iterator[Tapped], output_format: OutputFormat) -> None:
     document: list[dict[str, Any]] = []
-    with suppress(KeyboardInterrupt):  # it has seen enough
+    with until_stopped():  # it has seen enough
         for tapped in messages:
             if output_format == "json":
                 document.append(_row(tapped))
