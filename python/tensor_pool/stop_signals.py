@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-__all__ = ["StopSignals", "unwound_by_sigterm"]
+__all__ = ["StopSignals", "until_stopped", "unwound_by_sigterm"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -81,6 +81,32 @@ def unwound_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def until_stopped() -> Iterator[None]:
+    """Runs what has no end of its own until SIGINT or SIGTERM, and goes on behind it; in the main thread.
+
+    SIGINT counts also where it was ignored, as in what a script starts with ``&``.
+
+    Example:
+        >>> import os, signal
+        >>> with until_stopped():
+        ...     os.kill(os.getpid(), signal.SIGTERM)
+        ...     print("never printed")
+    """
+    before = {number: signal.signal(number, _interrupt) for number in _SIGNALS}
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _interrupt(_signum: int, _frame: object) -> None:
+    """As Ctrl-C does where nobody changed that."""
+    raise KeyboardInterrupt
 
 
 def _exit(signum: int, _frame: object) -> None:

@@ -127,12 +127,15 @@ class TestRevoke:
         assert outcome.err.splitlines()[-1].startswith("nothing was done")
         assert not [r for r in driver.asked if isinstance(r, RevokeLease)]
 
-    def test_one_that_there_is_not(self, ask: Callable, driver: ScriptedDriver) -> None:
+    def test_one_that_there_is_not(
+        self, ask: Callable, driver: ScriptedDriver, media: EmbeddedMediaDriver
+    ) -> None:
         outcome = ask("revoke", "77", "--yes")
 
         assert outcome.code == 1
         assert outcome.err.splitlines() == [
             "error: there is no lease 77",
+            f"   at: {media.aeron_dir}",
             "  try: `tpool leases` lists them",
         ]
 
@@ -149,16 +152,21 @@ class TestRevoke:
 
 
 class TestWithoutADriver:
-    COMMANDS = (["streams"], ["leases"], ["clients"], ["driver", "status"], ["revoke", "1", "--yes"])
+    COMMANDS = (
+        *(["streams"], ["leases"], ["clients"], ["driver", "status"], ["revoke", "1", "--yes"]),
+        *(["info", "a"], ["hz", "a"], ["snap", "a", "a.npy"], ["drops", "a"]),
+    )
 
     @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-    def test_nobody_answers(self, ask: Callable, command: list[str]) -> None:
+    def test_nobody_answers(self, ask: Callable, media: EmbeddedMediaDriver, command: list[str]) -> None:
         outcome = ask(*command, "--timeout", "0.2")
 
+        start = f"`tpool driver run --aeron-dir {media.aeron_dir}`"
         assert outcome.code == 3
         assert outcome.err.splitlines() == [
-            "error: no SHM driver answers on stream 1000 of aeron:ipc within 0.2 s",
-            "  try: start one with `tpool up`; `tpool doctor` says what is missing",
+            "error: no SHM driver answers",
+            f"   at: {media.aeron_dir}",
+            f"  try: start one with {start}; `tpool doctor` says what is missing",
         ]
 
     @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -279,10 +279,13 @@ class TestMeasuring:
         ],
         ids=lambda arguments: arguments[0],
     )
-    def test_ctrl_c_is_how_watching_ends(self, host: Host, arguments: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+    def test_stop_signals_are_how_watching_ends(
+        self, host: Host, arguments: tuple[str, ...], number: int
+    ) -> None:
         process = host.start(*arguments)
         assert process.read_line().startswith("{")
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
         assert process.wait() == OK
 
     def test_a_json_document_must_end(self, ask: Callable) -> None:
@@ -530,7 +533,7 @@ class TestEnds:
                 outcome = tpool(*arguments, *options)
                 assert (command, outcome.code) == (command, NO_DRIVER)
                 assert "no SHM driver answers" in outcome.err
-                assert "tpool up" in outcome.err
+                assert f"`tpool driver run --aeron-dir {cluster.aeron_dir}`" in outcome.err
 
     def test_up_and_its_end(self, tpool: Callable, host: Host) -> None:
         base = f"{host.directory}/up"

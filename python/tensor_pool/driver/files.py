@@ -124,7 +124,9 @@ class EpochFiles:
         base = self.directory.parent.parent
         if not base.is_dir():
             raise RegionError(
-                f"there is no directory {base}", hint="make it, or set shm.shm_base_dir to one that exists"
+                f"there is no directory {base}",
+                where="shm.shm_base_dir of the configuration (TENSOR_POOL__SHM__SHM_BASE_DIR)",
+                hint="make it, or set that to one that exists",
             )
         for directory in (self.directory.parent, self.directory):
             self._make_directory(directory, is_shared=True)

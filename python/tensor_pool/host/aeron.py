@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tensor_pool.host.client_name import client_name
 from tensor_pool.transport import (
     AeronClient,
     EmbeddedMediaDriver,
@@ -76,14 +77,14 @@ def open_media_driver(section: AeronSection) -> MediaDriver:
 
 
 def connect(section: AeronSection, *, name: str | None = None) -> AeronClient:
-    """A client of the section's media driver.
+    """A client of the section's media driver; what Aeron's tools show of it has the process id too.
 
     Raises:
         NoMediaDriverError: Nobody runs one there.
     """
     return AeronClient.connect(
         aeron_dir(section),
-        name=name,
+        name=client_name(name) if name is None or isinstance(name, str) else name,
         driver_timeout_ms=section.driver_timeout_ms,
         idle_sleep_ms=_IDLE_SLEEP_MS,
         channel_defaults=channel_defaults(section),

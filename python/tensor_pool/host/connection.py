@@ -66,7 +66,7 @@ def connect(
         config: A configuration, or the path of a ``tensor-pool.toml``; found as usual when left out.
         driver: False if there is no SHM driver: only ``attach=False`` works then, and what needs a driver is
             refused after half a second.
-        name: What Aeron's tools call this process.
+        name: What `tpool clients` and Aeron's tools call this process.
         settings: Configuration keys with their values, such as ``{"client.wake_profile": "latency"}``.
 
     Raises:

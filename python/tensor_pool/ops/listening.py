@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import StreamsSection
     from tensor_pool.runtime import Clock
-    from tensor_pool.transport import Client
+    from tensor_pool.transport import Client, Header
 
 __all__ = ["Listener", "qos_listener"]
 
@@ -25,6 +25,7 @@ MessageT = TypeVar("MessageT", bound=wire.Message)
 
 _FRAGMENTS: Final = 100
 _PAUSE_S: Final = 0.005
+_MOST_REPORTERS: Final = 65_536
 
 
 class Listener(Closing):
@@ -61,6 +62,9 @@ class Listener(Closing):
         self._clock = clock if clock is not None else SystemClock()
         self._pause = pause if pause is not None else lambda: time.sleep(_PAUSE_S)
         self._router = wire.Router()
+        self._session_id = 0
+        self.reporters: dict[int, int] = {}
+        """From which session each client id was heard to report quality of service."""
         self._subscriptions = [
             client.add_subscription(channel, stream_id) for channel, stream_id in endpoints(streams, sources)
         ]
@@ -73,12 +77,18 @@ class Listener(Closing):
 
         self._router.on(kind, handle)
 
+    def note_reporter(self, client_id: int) -> None:
+        """Remembers who sent the message that is handed on now."""
+        if len(self.reporters) < _MOST_REPORTERS or client_id in self.reporters:
+            self.reporters[client_id] = self._session_id
+
     def poll(self) -> int:
         """Hands on what came; never waits. How many messages there were."""
-        return sum(
-            subscription.poll(lambda message, _: self._router.dispatch(message), _FRAGMENTS)
-            for subscription in self._subscriptions
-        )
+        return sum(subscription.poll(self._take, _FRAGMENTS) for subscription in self._subscriptions)
+
+    def _take(self, message: bytes, header: Header) -> None:
+        self._session_id = header.session_id
+        self._router.dispatch(message)
 
     def listen(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> bool:
         """Listens for so long, or until everything is heard that somebody waits for; whether it was."""
@@ -113,6 +123,15 @@ def qos_listener(
         (0, None)
     """
     listener, board = Listener(client, streams, ["qos", *others], clock=clock, pause=pause), QosBoard()
-    listener.on(QosProducer, board.on_producer)
-    listener.on(QosConsumer, board.on_consumer)
+
+    def on_producer(report: QosProducer, now_ns: int) -> None:
+        board.on_producer(report, now_ns)
+        listener.note_reporter(report.producer_id)
+
+    def on_consumer(report: QosConsumer, now_ns: int) -> None:
+        board.on_consumer(report, now_ns)
+        listener.note_reporter(report.consumer_id)
+
+    listener.on(QosProducer, on_producer)
+    listener.on(QosConsumer, on_consumer)
     return listener, board

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool.datatypes import Dtype, MajorOrder
+from tensor_pool.ops.holders import UNKNOWN
 from tensor_pool.pool.streams import StreamState, stream_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tensor_pool.ops.holders import Holder
     from tensor_pool.pool.admin import AdminClient
     from tensor_pool.pool.qos_board import ConsumerQos, QosBoard
     from tensor_pool.wire.messages import DriverStatus, LeaseEntry, StreamEntry
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _NS_PER_S: Final = 1e9
+_NOBODY_KNOWN: Final[Mapping[int, Holder]] = {}
 
 
 class StreamRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,10 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_age_s: float | None
     expires_in_s: float | None
     """Negative when it is overdue."""
+    pid: int | None = None
+    """The process that holds it; None unless somebody listened, and for programs of other makers."""
+    name: str | None = None
+    """What that process calls itself."""
 
 
 class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +101,9 @@ class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
     """About how far a consumer is behind its producer (`QosBoard.lag`); None unless somebody listened."""
     drops_gap: int | None = None
     drops_late: int | None = None
+    pid: int | None = None
+    """See `LeaseRow`."""
+    name: str | None = None
 
 
 class DriverRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,13 +179,20 @@ _ELEMENT_BYTES: Final[Mapping[Dtype, int]] = {
 }
 
 
-def lease_rows(entries: Iterable[LeaseEntry], names: Mapping[int, str], *, now_ns: int) -> list[LeaseRow]:
+def lease_rows(
+    entries: Iterable[LeaseEntry],
+    names: Mapping[int, str],
+    *,
+    now_ns: int,
+    holders: Mapping[int, Holder] = _NOBODY_KNOWN,
+) -> list[LeaseRow]:
     """Leases as people see them.
 
     Args:
         entries: What the driver said.
         names: Names of streams by their ids.
         now_ns: The driver's monotonic time.
+        holders: Processes by client id, as far as they are known.
     """
     return [
         LeaseRow(
@@ -192,6 +209,8 @@ def lease_rows(entries: Iterable[LeaseEntry], names: Mapping[int, str], *, now_n
                 if entry.expiry_timestamp_ns is None
                 else round((entry.expiry_timestamp_ns - now_ns) / _NS_PER_S, 3)
             ),
+            pid=holders.get(entry.client_id, UNKNOWN).pid,
+            name=holders.get(entry.client_id, UNKNOWN).name,
         )
         for entry in entries
     ]
@@ -228,6 +247,8 @@ def client_rows(leases: Iterable[LeaseRow], board: QosBoard | None = None) -> li
                 lag_frames=max((lag for _, lag in told if lag is not None), default=None),
                 drops_gap=sum(qos.drops_gap for qos, _ in told) if told else None,
                 drops_late=sum(qos.drops_late for qos, _ in told) if told else None,
+                pid=held[0].pid,
+                name=held[0].name,
             )
         )
     return sorted(rows, key=lambda row: (row.role != "producer", row.streams, row.client_id))
@@ -288,23 +309,28 @@ def read_streams(admin: AdminClient, board: QosBoard | None = None) -> list[Stre
     return [stream_row(entry, now_ns=now_ns, board=board) for entry in admin.streams()]
 
 
-def read_leases(admin: AdminClient, stream_id: int | None = None) -> list[LeaseRow]:
-    """Asks the driver for the leases of one stream or of all.
+def read_leases(
+    admin: AdminClient, stream_id: int | None = None, *, holders: Mapping[int, Holder] = _NOBODY_KNOWN
+) -> list[LeaseRow]:
+    """Asks the driver for the leases of one stream or of all; `holders` are known processes by client id.
 
     Raises:
         NoDriverError: Nobody answers.
     """
     now_ns = admin.status().timestamp_ns
     names = {entry.stream_id: entry.name for entry in admin.streams()}
-    return lease_rows(admin.leases(stream_id), names, now_ns=now_ns)
+    return lease_rows(admin.leases(stream_id), names, now_ns=now_ns, holders=holders)
 
 
-def read_clients(admin: AdminClient, board: QosBoard | None = None) -> list[ClientRow]:
+def read_clients(
+    admin: AdminClient, board: QosBoard | None = None, *, holders: Mapping[int, Holder] = _NOBODY_KNOWN
+) -> list[ClientRow]:
     """Asks the driver who reads and who writes.
 
     Args:
         admin: The connection.
         board: What consumers said, if somebody listened.
+        holders: Processes by client id, as far as they are known.
 
     Raises:
         NoDriverError: Nobody answers.
@@ -312,7 +338,7 @@ def read_clients(admin: AdminClient, board: QosBoard | None = None) -> list[Clie
     if board is not None:
         for entry in admin.streams():
             board.suppose_rate(entry.stream_id, (entry.rate_milli_hz or 0) / 1e3)
-    return client_rows(read_leases(admin), board)
+    return client_rows(read_leases(admin, holders=holders), board)
 
 
 def have_reported(leases: Iterable[LeaseRow], board: QosBoard) -> bool:

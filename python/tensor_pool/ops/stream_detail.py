@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool.ops.frame_clock import clock_row
+from tensor_pool.ops.holders import UNKNOWN
 from tensor_pool.ops.model import as_row, read_leases, read_streams
 from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.pool.metadata import MetadataView
 from tensor_pool.wire.messages import DataSourceAnnounce, DataSourceMeta, ShmPoolAnnounce
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tensor_pool.ops.holders import Holder
     from tensor_pool.ops.listening import Listener
     from tensor_pool.ops.model import LeaseRow, StreamRow
     from tensor_pool.pool.admin import AdminClient
@@ -88,6 +92,7 @@ def read_detail(
     *,
     listen_s: float,
     where: str | None = None,
+    holders: Callable[[], Mapping[int, Holder]] = dict,
 ) -> StreamDetail:
     """Asks the driver and listens to the stream's clients.
 
@@ -98,6 +103,7 @@ def read_detail(
         wanted: The stream's name or id.
         listen_s: How long to listen at most.
         where: The place that is asked, for errors.
+        holders: Asked for processes by client id, once everybody was heard.
 
     Raises:
         NoDriverError: Nobody answers.
@@ -121,10 +127,16 @@ def read_detail(
     if found.rate_hz is not None:
         board.suppose_rate(found.stream_id, found.rate_hz)
     again = find_stream(read_streams(admin, board), str(found.stream_id), where=where)
-    return detail(again, leases, heard, board)
+    return detail(again, leases, heard, board, holders())
 
 
-def detail(stream: StreamRow, leases: list[LeaseRow], heard: StreamHeard, board: QosBoard) -> StreamDetail:
+def detail(
+    stream: StreamRow,
+    leases: list[LeaseRow],
+    heard: StreamHeard,
+    board: QosBoard,
+    holders: Mapping[int, Holder],
+) -> StreamDetail:
     """Puts together what was answered and what was heard."""
     announce = heard.announce
     return StreamDetail(
@@ -139,12 +151,13 @@ def detail(stream: StreamRow, leases: list[LeaseRow], heard: StreamHeard, board:
         meta_version=heard.metadata.meta_version,
         metadata={key: plain_value(value) for key, value in heard.metadata.items()},
         clients=[
-            _client(lease, board) for lease in sorted(leases, key=lambda lease: lease.role != "producer")
+            _client(lease, board, holders.get(lease.client_id, UNKNOWN))
+            for lease in sorted(leases, key=lambda lease: lease.role != "producer")
         ],
     )
 
 
-def _client(lease: LeaseRow, board: QosBoard) -> dict[str, Any]:
+def _client(lease: LeaseRow, board: QosBoard, holder: Holder) -> dict[str, Any]:
     row = {
         name: getattr(lease, name)
         for name in ("role", "client_id", "lease_id", "age_s", "keepalive_age_s", "expires_in_s")
@@ -157,6 +170,8 @@ def _client(lease: LeaseRow, board: QosBoard) -> dict[str, Any]:
         "lag_frames": None if qos is None else board.lag(lease.stream_id, lease.client_id),
         "drops_gap": None if qos is None else qos.drops_gap,
         "drops_late": None if qos is None else qos.drops_late,
+        "pid": holder.pid,
+        "name": holder.name,
     }
 
 

@@ -175,7 +175,8 @@ class ProducerStats(_Stats, frozen=True, kw_only=True):
             "skipped": self.descriptors_skipped,
             "dropped": self.descriptors_dropped,
         }
-        behind = f"the slowest {self.watermark:,} frames behind" if self.watermark is not None else ""
+        frames = "frame" if self.watermark == 1 else "frames"
+        behind = f"the slowest {self.watermark:,} {frames} behind" if self.watermark is not None else ""
         return _table(
             ("published", _joined(_frames(self.frames), _size(self.bytes))),
             ("refused", _counted(refused)),

@@ -201,7 +201,9 @@ class TestAttacks:
         assert [path.name for path in (files.directory / "10000").iterdir()] == ["1"]
 
     def test_there_is_no_base_directory(self, base: Path) -> None:
-        with pytest.raises(RegionError, match="there is no directory"):
+        with pytest.raises(
+            RegionError, match=r"there is no directory .*\n   at: shm.shm_base_dir .*SHM_BASE_DIR"
+        ):
             make(base / "missing")
 
 

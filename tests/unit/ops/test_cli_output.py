@@ -4,11 +4,15 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
-from tensor_pool.ops.cli.output import print_record, print_rows
+from tensor_pool.ops.cli import output
+from tensor_pool.ops.cli.doctor import print_advice
+from tensor_pool.ops.cli.output import print_record, print_rows, print_text
+from tensor_pool.ops.doctor.finding import warning
 
 ROWS = [
     {"id": 10000, "name": "camera-1", "rate_hz": 29.97, "tags": ["raw", "u16"], "live": True},
@@ -165,3 +169,78 @@ def test_text_is_printed_as_it_is_and_half_characters_as_escapes(
     printed = capfdbinary.readouterr().out
     assert "größe".encode() in printed
     assert json.loads(printed) == record
+
+
+LINE = "90.18 Hz   interval ms: min 9.871  p10 9.954  p50 10.027  p90 10.682  max 10.214  jitter 0.061"
+
+
+class TestNarrowTerminals:
+    @pytest.fixture(autouse=True, params=[30, 40, 90])
+    def width(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+        monkeypatch.setenv("COLUMNS", str(request.param))
+        monkeypatch.setattr(output, "_is_terminal", lambda: True)
+        return request.param
+
+    def test_lines_break_between_words(self, width: int, capsys: pytest.CaptureFixture[str]) -> None:
+        print_text(LINE)
+        lines = capsys.readouterr().out.splitlines()
+        assert " ".join(lines).split() == LINE.split()
+        assert max(map(len, lines)) <= width
+        assert all(line.startswith("  ") for line in lines[1:])
+
+    def test_values_go_below_their_names(self, width: int, capsys: pytest.CaptureFixture[str]) -> None:
+        record = {"clock.realtime_offset_ns": 1795027642866143056, "sees": "all that there is to see of it"}
+        print_record(record, "table")
+        lines = capsys.readouterr().out.splitlines()
+        assert " ".join(lines).split() == [
+            word for pair in record.items() for word in str(" ".join(map(str, pair))).split()
+        ]
+        assert max(map(len, lines)) <= width
+
+    def test_a_name_may_be_wider_than_the_window(self, capsys: pytest.CaptureFixture[str]) -> None:
+        name = "x" * 100
+        print_record({name: ""}, "table")
+        assert capsys.readouterr().out.split() == [name]
+
+    def test_the_doctors_advice(self, width: int, capsys: pytest.CaptureFixture[str]) -> None:
+        print_advice(
+            [warning("real time", "not synchronised", "a container shows its host's clock, run chrony")]
+        )
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width
+        assert "  try: a container" in lines[2] or "  try: a container" in lines[3]
+
+
+def test_in_a_pipe_lines_stay_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_text(LINE)
+    assert capsys.readouterr().out == f"{LINE}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("revoke", "abc"), "'abc' is not a valid integer."),
+        (("hz", "a", "--count", "many"), "'many' is not a valid integer."),
+        (("hz", "a", "--seconds", "long"), "'long' is not a valid float."),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_number_is_called_so(tpool, arguments: tuple[str, ...], said: str) -> None:
+    assert said in tpool(*arguments).err
+
+
+@pytest.mark.parametrize("command", [("snap",), ("hz",), ("bench", "latency"), ("shm", "gc")], ids=" ".join)
+def test_help_shows_no_bounds_where_there_are_none(tpool, command: tuple[str, ...]) -> None:
+    told = tpool(*command, "--help").out
+    assert "None" not in told
+    assert "RANGE" not in told
+
+
+def test_one_thing_is_not_called_many(tpool, tmp_path: Path) -> None:
+    epoch = tmp_path / "tensorpool-ada/default/10000/1"
+    epoch.mkdir(parents=True)
+    place = f"--set=shm.shm_base_dir={tmp_path}"
+    assert tpool("shm", "verify", place).err.endswith("1 epoch, 1 flaw\n")

@@ -11,7 +11,7 @@ import pytest
 
 from tensor_pool import errors
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.cli.options import FiniteFloat, config_options
 from tensor_pool.ops.cli.root import COMMANDS, LazyGroup, run
 from tensor_pool.ops.cli.root import tpool as root
 
@@ -186,6 +186,17 @@ class TestFailures:
             "   at: /dev/shm/x",
             "  try: ask its producer",
         ]
+
+    def test_a_missing_driver_is_told_for_shells_and_with_its_place(
+        self, command, tpool, tmp_path: Path
+    ) -> None:
+        for where in (None, str(tmp_path)):
+            error = errors.NoDriverError("nobody on stream 1000", where=where, hint="connect(embedded=True)")
+            command(config_options(lambda error=error, **_: raising(error)()))
+
+            what, place, hint = tpool("trial", "--aeron-dir", str(tmp_path)).err.splitlines()
+            assert (what, place) == ("error: no SHM driver answers", f"   at: {tmp_path}")
+            assert hint.startswith(f"  try: start one with `tpool up --aeron-dir {tmp_path}`")
 
     @pytest.mark.parametrize(
         ("error", "code"),

@@ -133,7 +133,7 @@ class TestVerify:
     def test_good_epochs(self, tpool: Callable, base: Path) -> None:
         make_epoch(base, 10000, 7)
 
-        assert tpool("shm", "verify", *places(base)) == (0, "1 epochs, 0 flaws\n", "")
+        assert tpool("shm", "verify", *places(base)) == (0, "1 epoch, 0 flaws\n", "")
         assert tpool("shm", "verify", "10000", "--format", "json", *places(base)).out == "[]\n"
 
     def test_a_flaw_is_exit_code_1(self, tpool: Callable, base: Path) -> None:

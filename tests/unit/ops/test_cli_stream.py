@@ -7,15 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tensor_pool.errors import TensorPoolError
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan, PeerReport, measure_memcpy
 from tensor_pool.ops.bench.run import pool_peer, result
-from tensor_pool.ops.cli.stream import live, snap
+from tensor_pool.ops.cli.bench import _print_for_people
+from tensor_pool.ops.cli.stream import absence, live, snap
+from tensor_pool.ops.cli.stream.absence import Absence
 from tensor_pool.ops.cli.stream.drops import drop_rows
 from tensor_pool.ops.cli.stream.info import _shown
-from tensor_pool.ops.cli.stream.live import Length, follow, run_gauge
+from tensor_pool.ops.cli.stream.live import Length, Observed, follow, run_gauge
 from tensor_pool.ops.cli.stream.rates import BandwidthGauge, DelayGauge, IntervalGauge, _clock_of
 from tensor_pool.ops.frame_clock import FrameClock
 from tensor_pool.pool.metadata import MetadataView
@@ -47,6 +50,14 @@ class FakeConsumer:
             return self.frames.pop(0)
         time.sleep(timeout or 0.0)
         return None
+
+
+def absence_of(consumer: FakeConsumer) -> Absence:
+    return Absence(lambda: consumer.mapped, "depth", patience_s=None)
+
+
+def observed(consumer: Any, label: str = "depth") -> Observed:
+    return Observed(consumer, label, lambda: consumer.mapped, "/dev/shm/lab")
 
 
 class TestGauges:
@@ -88,22 +99,27 @@ class TestGauges:
             gauge.take(frame(3, timestamp_ns=2**62), 0)
         gauge.take(frame(4, timestamp_ns=0), 0)
         assert gauge.total().frames == 1
+        assert "frames" not in gauge.line(gauge.total()), "the line before it says how many"
 
 
 class TestFollowing:
     def test_it_ends_with_the_count_and_begins_with_what_comes(self) -> None:
         consumer, taken = FakeConsumer(1, 2, 3, 4), []
-        follow(consumer, lambda found, _: taken.append(found.seq), lambda: None, Length(count=3))
+        here = absence_of(consumer)
+        follow(
+            consumer, lambda found, _: taken.append(found.seq), lambda: None, Length(count=3), absence=here
+        )
         assert (taken, consumer.skipped) == ([1, 2, 3], 1)
 
     def test_it_ends_in_time_and_shows_every_window(self) -> None:
         shown = []
-        follow(FakeConsumer(), lambda *_: None, lambda: shown.append(1), Length(seconds=0.35, window_s=0.1))
+        consumer, length = FakeConsumer(), Length(seconds=0.35, window_s=0.1)
+        follow(consumer, lambda *_: None, lambda: shown.append(1), length, absence=absence_of(consumer))
         assert 1 <= len(shown) <= 3
 
     def test_no_frame_is_a_problem(self, capsys: pytest.CaptureFixture[str]) -> None:
         gauge = IntervalGauge(by_timestamp=False)
-        assert run_gauge(FakeConsumer(), gauge, Length(seconds=0.05), "json", label="depth") == 1
+        assert run_gauge(observed(FakeConsumer()), gauge, Length(seconds=0.05), "json") == 1
         captured = capsys.readouterr()
         assert '"frames": 0' in captured.out
         assert captured.err.startswith("error: no frame of depth came within ")
@@ -114,16 +130,54 @@ class TestFollowing:
         for pause_s, said in ((0.02, " s, while they came: "), (1.0, " s: ")):
             monkeypatch.setattr(live, "_PAUSE_S", pause_s)
             gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(1, 2, 3)
-            assert run_gauge(consumer, gauge, Length(seconds=0.1), "table", label="depth") == 0
+            assert run_gauge(observed(consumer), gauge, Length(seconds=0.1), "table") == 0
             assert f"in all, 3 frames in 0.1{said}" in capsys.readouterr().out
 
     def test_a_producer_that_ended_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
-        gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(mapped=False)
-        assert run_gauge(consumer, gauge, Length(seconds=0.05), "table", label="depth (20001)") == 1
+        gauge, stream = (
+            IntervalGauge(by_timestamp=False),
+            observed(FakeConsumer(mapped=False), "depth (20001)"),
+        )
+        assert run_gauge(stream, gauge, Length(seconds=0.05), "table") == 1
         assert capsys.readouterr().err.splitlines() == [
             "error: nobody produces depth (20001) now",
-            "  try: start its producer",
+            "   at: /dev/shm/lab",
+            "  try: start its producer; with --seconds it is waited for that long",
         ]
+
+    def test_a_producer_that_ends_meanwhile_is_said_once_and_ends_a_count(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(live, "PATIENCE_S", 0.5)
+        monkeypatch.setattr(absence, "_NOTICED_S", 0.2)
+        gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(1, 2, 3, mapped=False)
+        assert run_gauge(observed(consumer), gauge, Length(count=9, window_s=0.05), "table") == 1
+        captured = capsys.readouterr()
+        assert captured.err.splitlines()[:2] == [
+            "depth has no producer now; waiting for one",
+            "error: nobody produces depth now",
+        ]
+        assert "in all, 3 frames in " in captured.out
+        assert captured.out.count("no frame\n") <= 5, "only until it is said what is the matter"
+
+    def test_a_time_is_measured_to_its_end_without_a_producer_too(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(live, "PATIENCE_S", 0.1)
+        gauge, consumer = IntervalGauge(by_timestamp=False), FakeConsumer(1, 2, 3, mapped=False)
+        length = Length(count=9, seconds=0.5)
+        assert run_gauge(observed(consumer), gauge, length, "table") == 0
+        assert "in all, 3 frames in 0.5 s" in capsys.readouterr().out
+
+    def test_a_producer_that_comes_back_may_go_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+        stream = FakeConsumer()
+        watched = Absence(lambda: stream.mapped, "depth", patience_s=10)
+        for at_s, stream.mapped in ((0, False), (2, False), (4, True), (6, False), (14, False)):
+            assert not watched.is_too_long(at_s)
+        assert capsys.readouterr().err.count("depth has no producer now") == 2
+        watched.frame_came(15)
+        assert not watched.is_too_long(17)
+        assert watched.is_too_long(27)
 
     @pytest.mark.parametrize("mapped", [True, False])
     def test_only_a_producer_can_fail_to_name_its_clock(
@@ -189,6 +243,18 @@ class TestBench:
         done = PeerReport(role="consumer", event="done", frames=frames)
         found = result(self.PLAN, done, done, memcpy_gb_per_s=10.0)
         assert (found.frames_per_s, found.gb_per_s, found.p50_us) == (0.0, 0.0, None)
+
+    @pytest.mark.parametrize(
+        ("published", "said"), [(100, ""), (134, ", 34 before the first or after the last")]
+    )
+    def test_all_frames_are_accounted_for(
+        self, capsys: pytest.CaptureFixture[str], published: int, said: str
+    ) -> None:
+        sent = PeerReport(role="producer", event="done", frames=published)
+        read = PeerReport(role="consumer", event="done", frames=97, missed=3, seconds=2.0)
+        read = msgspec.structs.replace(read, **dict.fromkeys(("min_us", "p50_us", "p99_us", "p999_us"), 1.0))
+        _print_for_people(result(self.PLAN, sent, read, memcpy_gb_per_s=10.0))
+        assert f"{published} published, 97 received, 3 missed in 2.0 s{said}" in capsys.readouterr().out
 
     def test_memcpy_takes_no_more_memory_than_it_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tensor_pool.ops.bench.plan._MOST_MEMCPY_BYTES", 1 << 16)

@@ -7,9 +7,10 @@ import pytest
 from bridge_configs import CONTROL, GROUP, bridge, config_of
 from tensor_pool.bridging.config import BridgeMapping
 from tensor_pool.config import load_config
-from tensor_pool.ops.doctor import look
+from tensor_pool.ops.doctor import look, look_services
 from tensor_pool.ops.doctor.look_bridge import local_networks, missing_places, read_bridge
 from tensor_pool.ops.doctor.look_services import find_leftovers, find_tethered
+from tensor_pool.ops.doctor.machine import Machine
 from tensor_pool.transport import CounterReading
 
 MOUNTS = """overlay / overlay rw,relatime 0 0
@@ -126,6 +127,20 @@ def reading(type_id: int, label: str) -> CounterReading:
 )
 def test_who_can_hold_back_others(type_id: int, label: str, found: list[str]) -> None:
     assert find_tethered([reading(type_id, label)], {1000, 1100}) == found
+
+
+def test_leftovers_of_embedded_pools_are_found_wherever_files_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[Path] = []
+    monkeypatch.setattr(look_services, "find_leftovers", lambda base, besides: looked_at.append(base) or [])
+    config = load_config(environ={}, search=False, overrides={"shm.shm_base_dir": str(tmp_path)})
+    look_services.add_services(Machine(), config.replace({"aeron.dir": "/nonexistent"}))
+    assert sorted(looked_at) == [Path("/dev/shm"), tmp_path]
+    looked_at.clear()
+    config = load_config(environ={}, search=False, overrides={"aeron.dir": "/nonexistent"})
+    look_services.add_services(Machine(), config)
+    assert looked_at == [Path("/dev/shm")], "once"
 
 
 def test_leftovers_are_looked_for_without_following_links(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from scripted_driver import NOW_NS, ScriptedDriver, lease, stream
 from tensor_pool.config import StreamsSection
 from tensor_pool.datatypes import Dtype, MajorOrder, to_numpy
 from tensor_pool.ops import model
+from tensor_pool.ops.holders import Holder
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.transport.memory import MemoryBus
 from tensor_pool.wire.messages import Role
@@ -91,6 +92,18 @@ def test_clients_are_leases_by_holder_producers_first(driver: ScriptedDriver) ->
     assert consumer.keepalive_age_s == 2.0, "the worst of them"
 
 
+def test_processes_are_those_that_are_known(driver: ScriptedDriver) -> None:
+    driver.leases = [lease(1, client_id=7), lease(2, client_id=8)]
+    holders = {7: Holder(4711, "viewer")}
+
+    assert [(row.pid, row.name) for row in model.read_leases(driver.admin, holders=holders)] == [
+        (4711, "viewer"),
+        (None, None),
+    ]
+    found = {row.client_id: (row.pid, row.name) for row in model.read_clients(driver.admin, holders=holders)}
+    assert found == {7: (4711, "viewer"), 8: (None, None)}
+
+
 def test_a_driver(driver: ScriptedDriver) -> None:
     row = model.read_driver(driver.admin)
 
@@ -114,9 +127,9 @@ def test_the_keys_of_json_are_a_promise() -> None:
     )
     assert model.LeaseRow.__struct_fields__ == (
         *("lease_id", "stream_id", "stream", "client_id", "role", "epoch", "age_s", "keepalive_age_s"),
-        "expires_in_s",
+        *("expires_in_s", "pid", "name"),
     )
     assert model.ClientRow.__struct_fields__ == (
         *("client_id", "role", "streams", "leases", "age_s", "keepalive_age_s"),
-        *("lag_frames", "drops_gap", "drops_late"),
+        *("lag_frames", "drops_gap", "drops_late", "pid", "name"),
     )

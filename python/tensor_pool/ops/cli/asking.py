@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from tensor_pool.host.aeron import connect, open_media_driver
+from tensor_pool.host.aeron import aeron_dir, connect, open_media_driver
 from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.holders import find_holders
 from tensor_pool.ops.listening import qos_listener
 from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.pool.config import ClientSection
+from tensor_pool.transport import read_counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from tensor_pool.config import Config
+    from tensor_pool.ops.holders import Holder
     from tensor_pool.ops.listening import Listener
     from tensor_pool.pool.pool import Pool
     from tensor_pool.pool.qos_board import QosBoard
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "admin_client",
     "check_media_driver",
+    "holders_here",
     "listen_option",
     "listening_client",
     "listening_time",
@@ -106,6 +110,12 @@ def open_pool(config: Config, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Pool
     settings = {"client.attach_timeout_ms": round(timeout_s * 1000)}
     with connection.connect(config=config, name="tpool", settings=settings) as pool:
         yield pool
+
+
+def holders_here(config: Config, listener: Listener) -> dict[int, Holder]:
+    """The processes of this host behind the client ids that a listener has heard."""
+    readings = read_counters(aeron_dir(config.aeron))
+    return find_holders(listener.reporters, readings, qos_stream_id=config.streams.qos_stream_id)
 
 
 def stream_ids(admin: AdminClient, wanted: Iterable[int | str], *, where: str) -> list[int]:

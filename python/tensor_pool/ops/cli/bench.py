@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from tensor_pool.ops.bench.plan import BenchMode, BenchPlan
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_record
 from tensor_pool.runtime import logs
 from tensor_pool.stop_signals import unwound_by_sigterm
@@ -48,7 +48,7 @@ def _bench_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--slots",
-            type=click.IntRange(1, 1 << 20),
+            type=WholeNumber(1, 1 << 20),
             default=64,
             show_default=True,
             metavar="N",
@@ -64,7 +64,7 @@ def _bench_options(command: CommandT) -> CommandT:
         click.option(
             "--bytes",
             "frame_bytes",
-            type=click.IntRange(1, _MOST_BYTES),
+            type=WholeNumber(1, _MOST_BYTES),
             default=1 << 20,
             show_default=True,
             metavar="N",
@@ -126,7 +126,7 @@ def throughput(config: Config, output_format: OutputFormat, **plan: Any) -> None
 @click.option(
     "--bytes",
     "frame_bytes",
-    type=click.IntRange(1, _MOST_PAYLOAD),
+    type=WholeNumber(1, _MOST_PAYLOAD),
     default=640 << 10,
     show_default=True,
     metavar="N",
@@ -150,7 +150,7 @@ def throughput(config: Config, output_format: OutputFormat, **plan: Any) -> None
 )
 @click.option(
     "--slots",
-    type=click.IntRange(4, 1 << 20),
+    type=WholeNumber(4, 1 << 20),
     default=16,
     show_default=True,
     metavar="N",
@@ -158,7 +158,7 @@ def throughput(config: Config, output_format: OutputFormat, **plan: Any) -> None
 )
 @click.option(
     "--mtu",
-    type=click.IntRange(512, 65_504),
+    type=WholeNumber(512, 65_504),
     default=8192,
     show_default=True,
     metavar="N",
@@ -288,9 +288,11 @@ def _print_for_people(found: BenchResult) -> None:
         f"throughput  {found.frames_per_s:,.0f} frames/s, {found.gb_per_s:.2f} GB/s with {copied}; "
         f"memcpy {found.memcpy_gb_per_s:.2f} GB/s"
     )
+    outside = found.published - found.received - found.missed
+    rest = f", {outside} before the first or after the last of these" if outside > 0 else ""
     click.echo(
         f"frames      {found.published} published, {found.received} received, {found.missed} missed "
-        f"in {found.seconds:.1f} s"
+        f"in {found.seconds:.1f} s{rest}"
     )
     click.echo(
         f"CPU         producer {found.producer_cpu_s:.2f} s, consumer {found.consumer_cpu_s:.2f} s "

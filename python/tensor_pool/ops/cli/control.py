@@ -14,8 +14,9 @@ from tensor_pool.control.values import FrameRef
 from tensor_pool.errors import ConfigError
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.event_values import FORMATS, parse_assignment, shown
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ _SECONDS: Final = FiniteFloat(min=0, max=1e9, min_open=True)
     help="How the values travel: string, int32, float32, ref, ...; by their look when not given.",
 )
 @click.option(
-    "--correlation-id", type=click.IntRange(1, 2**63 - 1), default=None, help="What the echo carries too."
+    "--correlation-id", type=WholeNumber(1, 2**63 - 1), default=None, help="What the echo carries too."
 )
 @click.option(
     "--timeout",
@@ -169,7 +170,7 @@ def _nobody(service: str | None) -> str:
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only with this key; repeatable.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--commands", is_flag=True, help="Show commands too, whether or not they were accepted.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many events.")
+@click.option("--count", type=WholeNumber(min=1), metavar="N", help="End after so many events.")
 @click.option("--seconds", type=_SECONDS, metavar="SECONDS", help="End after so many seconds.")
 @format_option()
 @config_options
@@ -204,7 +205,7 @@ def events(
         # Ctrl-C: enough was heard. Rows that are waited for end with it, so that a JSON document is whole.
         with (
             _connected(config, tags=tags or None, hears_commands=commands) as control,
-            suppress(KeyboardInterrupt),
+            until_stopped(),
         ):
             rows = _followed(control.events(timeout_s=seconds), keys=keys, count=count, seconds=seconds)
             if output_format == "table":

@@ -9,7 +9,7 @@ import msgspec
 
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.asking import timeout_option
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.watching import print_listing, watch_options
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class _Asked(click.ParamType[str]):
     metavar="TAG",
     help="Only streams with this tag; repeat it for streams that have several.",
 )
-@click.option("--stream-id", type=click.IntRange(min=1), metavar="ID", help="Only streams with this id.")
+@click.option("--stream-id", type=WholeNumber(min=1), metavar="ID", help="Only streams with this id.")
 @click.option(
-    "--data-source-id", type=click.IntRange(min=0), metavar="ID", help="Only streams of this data source."
+    "--data-source-id", type=WholeNumber(min=0), metavar="ID", help="Only streams of this data source."
 )
 @timeout_option
 @watch_options

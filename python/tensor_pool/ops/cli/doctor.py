@@ -8,7 +8,8 @@ import click
 
 from tensor_pool.ops.cli import exit_codes
 from tensor_pool.ops.cli.options import config_options, format_option
-from tensor_pool.ops.cli.output import print_rows
+from tensor_pool.ops.cli.output import print_rows, print_text
+from tensor_pool.ops.doctor.finding import counted
 
 if TYPE_CHECKING:
     from tensor_pool.config import Config
@@ -58,16 +59,15 @@ def print_advice(findings: list[Finding]) -> None:
     for status in ("problem", "warning"):
         for finding in findings:
             if finding.status == status:
-                click.echo(f"\n{status}: {finding.check}: {finding.found}\n  try: {finding.advice}")
+                click.echo()
+                print_text(f"{status}: {finding.check}: {finding.found}")
+                print_text(f"  try: {finding.advice}", indent=" " * len("  try: "))
     for finding in findings:
         if finding.status == "ok" and finding.advice:
-            click.echo(f"\ntip: {finding.check}: {finding.advice}")
-    click.echo(f"\n{_counted(findings, 'problem')}, {_counted(findings, 'warning')}")
-
-
-def _counted(findings: list[Finding], status: str) -> str:
-    count = _count(findings, status)
-    return f"{count} {status}{'' if count == 1 else 's'}"
+            click.echo()
+            print_text(f"tip: {finding.check}: {finding.advice}")
+    totals = (counted(_count(findings, status), status) for status in ("problem", "warning"))
+    click.echo(f"\n{', '.join(totals)}")
 
 
 def _count(findings: list[Finding], status: str) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import traceback
+from typing import TYPE_CHECKING
 
 import click
 
 from tensor_pool.errors import ConfigError, NoDriverError, NoMediaDriverError, TensorPoolError, raised_at
 from tensor_pool.ops.cli import exit_codes
 
-__all__ = ["report"]
+if TYPE_CHECKING:
+    from tensor_pool.config import Config
+
+__all__ = ["no_driver", "report"]
 
 
 def report(error: Exception, *, with_traceback: bool = False) -> int:
@@ -47,6 +51,28 @@ def report(error: Exception, *, with_traceback: bool = False) -> int:
     click.echo(f"   at: {raised_at(error)}", err=True)
     click.echo("  try: `tpool --debug ...` for a report, with `tpool version --verbose`", err=True)
     return exit_codes.PROBLEMS
+
+
+def no_driver(error: NoDriverError, config: Config) -> NoDriverError:
+    """The same words whoever noticed that no SHM driver answers, and a shell's way to start one.
+
+    Args:
+        error: What was raised; for programs, which may start a driver inside themselves.
+        config: Where it was looked for, unless the error says so.
+    """
+    from tensor_pool.host.aeron import aeron_dir  # noqa: PLC0415 - help needs none of it
+    from tensor_pool.transport.aeron_dir import is_somebody_elses  # noqa: PLC0415
+    from tensor_pool.transport.media import is_alive  # noqa: PLC0415
+
+    directory = error.where or aeron_dir(config.aeron)
+    if is_somebody_elses(directory):
+        return error  # has its own words for that
+    command = "driver run" if is_alive(directory) else "up"
+    return NoDriverError(
+        "no SHM driver answers",
+        where=directory,
+        hint=f"start one with `tpool {command} --aeron-dir {directory}`; `tpool doctor` says what is missing",
+    )
 
 
 def _report_click(error: click.exceptions.Exit | click.exceptions.Abort | click.ClickException) -> int:

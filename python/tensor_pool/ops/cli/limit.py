@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["limit"]
 )
 @click.option(
     "--slots",
-    type=click.IntRange(1, 1 << 20),
+    type=WholeNumber(1, 1 << 20),
     metavar="N",
     help="Frames that the ring of DEST holds; by default as many as that of SOURCE.",
 )

@@ -10,12 +10,14 @@ import click
 
 from tensor_pool.config import load_config
 from tensor_pool.config.layers import parse_assignment
+from tensor_pool.errors import NoDriverError
+from tensor_pool.ops.cli import failures
 from tensor_pool.runtime import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FiniteFloat", "StreamIdOrName", "config_options", "format_option"]
+__all__ = ["FiniteFloat", "StreamIdOrName", "WholeNumber", "config_options", "format_option"]
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
@@ -49,12 +51,30 @@ class FiniteFloat(click.FloatRange):
         click.exceptions.BadParameter: 'nan' is not a finite number.
     """
 
+    name = "float"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """See `click.ParamType.convert`."""
         number: float = click.FLOAT.convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return float(super().convert(value, param, ctx))
+
+    def _describe_range(self) -> str:
+        # What click shows of a range without bounds is "x<=None".
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within bounds; unlike `click.IntRange` it calls what is none "not a valid integer".
+
+    Example:
+        >>> WholeNumber(0, 10).convert("abc", None, None)
+        Traceback (most recent call last):
+        click.exceptions.BadParameter: 'abc' is not a valid integer.
+    """
+
+    name = "integer"
 
 
 class StreamIdOrName(click.ParamType):  # type: ignore[type-arg]  # older click has none
@@ -72,7 +92,7 @@ class StreamIdOrName(click.ParamType):  # type: ignore[type-arg]  # older click 
     name = "stream"
 
     def __init__(self, lowest: int, highest: int) -> None:
-        self._ids = click.IntRange(lowest, highest)
+        self._ids = WholeNumber(lowest, highest)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         """See `click.ParamType.convert`."""
@@ -129,6 +149,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
             overrides["aeron.dir"] = aeron_dir
         config = load_config(config_path, overrides=overrides, overrides_from="command line")
         logs.configure(config.log.level, config.log.format)
-        return command(*args, config=config, **kwargs)
+        try:
+            return command(*args, config=config, **kwargs)
+        except NoDriverError as e:
+            raise failures.no_driver(e, config) from e
 
     return with_config

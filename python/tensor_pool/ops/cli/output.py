@@ -7,7 +7,9 @@ pipe, where nothing is left out or cut off, so that ``grep`` and ``awk`` see who
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -15,7 +17,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["OutputFormat", "print_json", "print_record", "print_rows"]
+__all__ = ["OutputFormat", "print_json", "print_record", "print_rows", "print_text"]
 
 OutputFormat = Literal["table", "json", "jsonl"]
 
@@ -69,7 +71,41 @@ def print_record(record: Mapping[str, Any], output_format: OutputFormat) -> None
     else:
         width = max((len(name) for name in record), default=0)
         for name, value in record.items():
-            click.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
+            _print_property(f"{name:<{width}}  ", _cell(value))
+
+
+def print_text(text: str, *, indent: str = "  ") -> None:
+    """Print a line; on a terminal it is broken between words, and what follows is indented.
+
+    Example:
+        >>> print_text("hint: mount a larger tmpfs")
+        hint: mount a larger tmpfs
+    """
+    if _is_terminal():
+        text = "\n".join(_broken(text, _terminal_width(), indent=indent))
+    click.echo(text)
+
+
+def _print_property(name: str, value: str) -> None:
+    """Below its name where there is no room beside it."""
+    room = _terminal_width() - len(name) if _is_terminal() else None
+    if room is None or len(value) <= room:
+        click.echo(f"{name}{value}".rstrip())
+    elif max(map(len, value.split()), default=0) <= room:
+        print_text(name + value, indent=" " * len(name))
+    else:
+        click.echo(name.rstrip())
+        print_text(f"  {value}")
+
+
+def _broken(text: str, width: int, *, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def print_json(value: Any) -> None:

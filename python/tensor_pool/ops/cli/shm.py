@@ -10,10 +10,10 @@ import msgspec
 from tensor_pool.errors import RegionError
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.confirming import confirmed
-from tensor_pool.ops.cli.options import config_options, format_option
+from tensor_pool.ops.cli.options import WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 from tensor_pool.ops.cli.shm_place import find_place
-from tensor_pool.ops.doctor.finding import human_bytes
+from tensor_pool.ops.doctor.finding import counted, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ _offline = click.option(
 _stale_after = click.option(
     "--older-than",
     "stale_after_s",
-    type=click.IntRange(5, 1_000_000_000),
+    type=WholeNumber(5, 1_000_000_000),
     default=_STALE_AFTER_S,
     show_default=True,
     metavar="SECONDS",
@@ -87,7 +87,7 @@ def ls(config: Config, output_format: OutputFormat, *, offline: bool, stale_afte
 
 @shm.command()
 @click.argument("place")
-@click.option("--width", type=click.IntRange(8, 4096), default=64, show_default=True, help="Of the strip.")
+@click.option("--width", type=WholeNumber(8, 4096), default=64, show_default=True, help="Of the strip.")
 @format_option()
 @config_options
 def inspect(config: Config, output_format: OutputFormat, place: str, width: int) -> None:
@@ -152,7 +152,7 @@ def verify(ctx: click.Context, config: Config, output_format: OutputFormat, plac
         rows = (msgspec.structs.asdict(flaw) for flaw in flaws)
         print_rows(rows, ["severity", "path", "what"], output_format)
     if output_format == "table":
-        click.echo(f"{len(folders)} epochs, {len(flaws)} flaws", err=bool(flaws))
+        click.echo(f"{counted(len(folders), 'epoch')}, {counted(len(flaws), 'flaw')}", err=bool(flaws))
     has_problem = any(flaw.severity == "problem" for flaw in flaws)
     ctx.exit(exit_codes.PROBLEMS if has_problem else exit_codes.OK)
 
@@ -221,7 +221,8 @@ def _confirmed(stale: Sequence[Surveyed]) -> bool:
     for item in stale:
         click.echo(f"{item.row.path}  {human_bytes(item.row.allocated_bytes)}  {item.row.reason}", err=True)
     total = human_bytes(sum(item.row.allocated_bytes for item in stale))
-    return confirmed(f"Remove these {len(stale)} epochs with {total}?")
+    these = "this epoch" if len(stale) == 1 else f"these {len(stale)} epochs"
+    return confirmed(f"Remove {these} with {total}?")
 
 
 def _print_collected(items: Sequence[tuple[Surveyed, str]], output_format: OutputFormat) -> None:

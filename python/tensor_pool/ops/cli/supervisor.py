@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +10,11 @@ import click
 import msgspec
 
 from tensor_pool.ops.cli.asking import check_media_driver
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 from tensor_pool.ops.cli.watching import print_listing, watch_options
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -144,7 +144,7 @@ def _consumer_rows(view: SupervisorView) -> list[dict[str, Any]]:
 
 @supervisor.command()
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many entries.")
+@click.option("--count", type=WholeNumber(min=1), metavar="N", help="End after so many entries.")
 @click.option("--decisions", is_flag=True, help="Only decisions: not who fell silent or came back.")
 @_timeout_option
 @format_option()
@@ -180,7 +180,7 @@ def log(
         if not follow:
             print_rows(list(rows), _LOG, output_format)
             return
-        with suppress(KeyboardInterrupt):  # it was followed for long enough
+        with until_stopped():  # it was followed for long enough
             if output_format == "table":
                 for row in rows:  # one by one: a table would wait for its last row
                     click.echo("  ".join(str(row[column] or "-") for column in _LOG))

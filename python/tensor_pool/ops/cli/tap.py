@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from tensor_pool.ops.cli.options import FiniteFloat, StreamIdOrName, config_options, format_option
+from tensor_pool.ops.cli.options import (
+    FiniteFloat,
+    StreamIdOrName,
+    WholeNumber,
+    config_options,
+    format_option,
+)
 from tensor_pool.ops.cli.output import print_json, print_record
+from tensor_pool.ops.doctor.finding import counted
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,11 +66,11 @@ _LONGEST_LINE: Final = 400
 @click.option(
     "--stream-id",
     "aeron_stream_id",
-    type=click.IntRange(-(2**31), 2**31 - 1),
+    type=WholeNumber(-(2**31), 2**31 - 1),
     metavar="N",
     help="Of bridge: the Aeron stream of that channel; bridge.payload_stream_id when not given.",
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many messages.")
+@click.option("--count", type=WholeNumber(min=1), metavar="N", help="End after so many messages.")
 @click.option("--seconds", type=FiniteFloat(min=0, max=1e9, min_open=True), help="End after so many seconds.")
 @format_option()
 @config_options
@@ -171,7 +178,7 @@ def _messages(tapping: Tap, count: int | None, seconds: float | None) -> Iterato
 
 def _print(messages: Iterator[Tapped], output_format: OutputFormat) -> None:
     document: list[dict[str, Any]] = []
-    with suppress(KeyboardInterrupt):  # it has seen enough
+    with until_stopped():  # it has seen enough
         for tapped in messages:
             if output_format == "json":
                 document.append(_row(tapped))
@@ -248,7 +255,7 @@ def _checked_types(types: tuple[str, ...]) -> frozenset[str]:
 def _print_summary(tapping: Tap) -> None:
     counts = tapping.counts
     click.echo(
-        f"{counts.messages} messages, {counts.shown} shown, {counts.unknown} not ours, "
-        f"{counts.malformed} malformed, {counts.lost_images} publications gone or too fast",
+        f"{counted(counts.messages, 'message')}, {counts.shown} shown, {counts.unknown} not ours, "
+        f"{counts.malformed} malformed, {counted(counts.lost_images, 'publication')} gone or too fast",
         err=True,
     )

@@ -6,15 +6,15 @@ import functools
 import itertools
 import sys
 import time
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from tensor_pool.ops.cli.options import FiniteFloat
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber
 from tensor_pool.ops.cli.output import print_json, print_rows
+from tensor_pool.stop_signals import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ def watch_options(command: CommandT) -> CommandT:
     options = (
         click.option(
             "--count",
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="With --watch: end after so many listings; without it, at Ctrl-C.",
         ),
@@ -116,7 +116,7 @@ def print_listing(
         return
     _check_end(output_format, count)
     document: list[dict[str, Any]] = []
-    with suppress(KeyboardInterrupt):  # it was watched for long enough
+    with until_stopped():  # it was watched for long enough
         for done in itertools.count(1):
             at = datetime.now().astimezone().isoformat(timespec="milliseconds")
             found = rows()

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tensor_pool.config import load_config
+from tensor_pool.errors import TensorPoolError
 from tensor_pool.host.connection import connect
 from tensor_pool.ops.demo.picture import HEIGHT, WIDTH, draw
 
 if TYPE_CHECKING:
     from tensor_pool.pool.producer import Producer
 
-__all__ = ["STREAM", "CameraOptions", "main"]
+__all__ = ["STREAM", "CameraFailure", "CameraOptions", "main"]
 
 STREAM: Final = "demo-camera"
 _NS: Final = 1_000_000_000
@@ -37,6 +38,13 @@ class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 32
     dead_from: int | None = None
     """From this picture on a band of the sensor is dead."""
+
+
+class CameraFailure(msgspec.Struct, frozen=True):
+    """Why the camera can't go on, as it tells the viewer in a line of JSON: people read what that says."""
+
+    message: str
+    hint: str | None = None
 
 
 def run(options: CameraOptions) -> None:
@@ -75,7 +83,11 @@ def main() -> None:
     """Entry point of the process."""
     # Ctrl-C reaches the whole terminal; the viewer ends, and the camera with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    run(msgspec.json.decode(sys.argv[1], type=CameraOptions))
+    try:
+        run(msgspec.json.decode(sys.argv[1], type=CameraOptions))
+    except TensorPoolError as e:
+        sys.stdout.write(f"{msgspec.json.encode(CameraFailure(e.message, e.hint)).decode()}\n")
+        sys.exit(1)
 
 
 def command(options: CameraOptions) -> list[str]:

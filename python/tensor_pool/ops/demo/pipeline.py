@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 from tensor_pool.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from tensor_pool.pipeline.jobs.running import Finished
+    from tensor_pool.pipeline.jobs.verdicts import Finding
 
-__all__ = ["DEAD_AFTER", "Places", "analyse"]
+__all__ = ["DEAD_AFTER", "Places", "analyse", "of_the_machine"]
 
 DEAD_AFTER: Final = 0.6
 """Which part of the pictures comes before the defect."""
 _OURS: Final = "made-by-tpool-demo"
+_OF_THE_MACHINE: Final = {"jitter_share", "late_share"}
+"""What of the quality says something about the machine, and nothing about what came."""
 _SPLITS: Final = {"train": 0.8, "val": 0.2}
 
 
@@ -77,6 +80,8 @@ def analyse(
         f"  {stream.verdict}: {_reason(stream)}{stream.frames} frames {rate}, "
         f"{stream.missing_frames} missing, {sum(stream.damaged.values())} damaged"
     )
+    for line in of_the_machine(stream.findings):
+        tell(line)
     statistics = run("statistics")
     (stream,) = statistics.result.streams
     tell(f"  mean {stream.mean:.1f}, standard deviation {stream.std:.1f}")
@@ -97,6 +102,15 @@ def analyse(
         ("training set", places.dataset),
     ):
         tell(f"{what + ':':<18} {path}")
+
+
+def of_the_machine(findings: Iterable[Finding]) -> list[str]:
+    """What to tell of findings that are about this machine, and about nothing that came: a line or none."""
+    if not any(finding.measure in _OF_THE_MACHINE for finding in findings):
+        return []
+    return [
+        "  that is how evenly pictures came here; a machine with other things to do disturbs it, no picture"
+    ]
 
 
 def _reason(stream: Any) -> str:

@@ -36,6 +36,8 @@ __all__ = ["Outcome", "Viewer", "run"]
 
 _NS: Final = 1_000_000_000
 _LOOK_S: Final = 0.1
+_ASKED_FOR: Final = {"command line", "argument"}
+"""Where a directory comes from that somebody names for the demo, and not for the host."""
 PATIENCE_S: Final = 15.0
 """How long the viewer waits for the next picture."""
 
@@ -51,6 +53,7 @@ class Outcome(msgspec.Struct):
     seconds: float = 0.0
     camera_pid: int = 0
     camera_exit: int | None = None
+    camera_failure: camera.CameraFailure | None = None
     last_seq: int | None = None
 
     @property
@@ -129,8 +132,9 @@ def run(
     """Starts both drivers here and a camera in another process, and looks at its pictures until it ends.
 
     Args:
-        config: How everything is set; without an Aeron directory of its own the media driver gets a temporary
-            one. Drivers are always started here: nobody else's streams get mixed up with the demo's.
+        config: How everything is set. Drivers are always started here, in a temporary directory unless the
+            command line names one: that of a host is for its own drivers, and nobody else's streams get
+            mixed up with the demo's.
         seconds: How long the camera takes pictures.
         rate_hz: How many a second.
         on_start: Called with the camera's process id and the directory of its ring.
@@ -139,7 +143,8 @@ def run(
         dead_from: From which picture on a band of the camera's sensor is dead.
     """
     # Named here, so that the camera can be told.
-    chosen = {"aeron.dir": config.aeron.dir or temporary_aeron_dir(), "driver.instance_id": new_instance_id()}
+    named = config.aeron.dir if config.origin("aeron.dir").kind in _ASKED_FOR else ""
+    chosen = {"aeron.dir": named or temporary_aeron_dir(), "driver.instance_id": new_instance_id()}
     config = config.replace(chosen)
     directory = namespace_directory(config.shm, chosen["driver.instance_id"])
     frames = max(1, round(seconds * rate_hz))
@@ -154,7 +159,9 @@ def run(
         recorder = None if record_to is None else resources.enter_context(_recorder(pool, record_to))
         # The camera ends when its standard input does, should this process be killed.
         process = resources.enter_context(
-            subprocess.Popen(camera.command(options), stdin=subprocess.PIPE)  # noqa: S603 - our own module
+            subprocess.Popen(  # noqa: S603 - our own module
+                camera.command(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
         )
         resources.callback(process.kill)
         on_start(process.pid, str(directory))
@@ -218,3 +225,5 @@ def watch(
     viewer.outcome.seconds = last_frame - first_frame
     viewer.outcome.camera_pid = process.pid
     viewer.outcome.camera_exit = process.poll()
+    if viewer.outcome.camera_exit and process.stdout is not None and (told := process.stdout.read()):
+        viewer.outcome.camera_failure = msgspec.json.decode(told, type=camera.CameraFailure)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Finding", "Status", "fine", "human_bytes", "problem", "warning"]
+__all__ = ["Finding", "Status", "counted", "fine", "human_bytes", "problem", "warning"]
 
 Status = Literal["ok", "warning", "problem"]
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
@@ -39,6 +39,16 @@ def warning(check: str, found: str, advice: str) -> Finding:
 def problem(check: str, found: str, advice: str) -> Finding:
     """It does not work."""
     return Finding(check, "problem", found, advice)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something.
+
+    Example:
+        >>> counted(1, "epoch"), counted(0, "flaw"), counted(1200, "frame")
+        ('1 epoch', '0 flaws', '1200 frames')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def human_bytes(count: int) -> str:

@@ -18,6 +18,7 @@ from tensor_pool.ops.doctor.machine import Aeron, Driver
 from tensor_pool.pool.admin import AdminClient
 from tensor_pool.transport import media_driver_status, read_counters
 from tensor_pool.transport.aeron_dir import is_somebody_elses
+from tensor_pool.transport.media import temporary_aeron_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,7 @@ def add_services(machine: Machine, config: Config) -> Machine:
             section.untethered_linger_timeout_ms,
             section.untethered_resting_timeout_ms,
         ),
-        leftovers=tuple(find_leftovers(Path(config.shm.shm_base_dir), besides=directory)),
+        leftovers=tuple(_all_leftovers(config, besides=directory)),
     )
     driver = Driver()
     if status is not None:
@@ -140,6 +141,12 @@ def find_tethered(readings: Iterable[CounterReading], stream_ids: set[int]) -> l
 def _stream_ids(streams: StreamsSection) -> set[int]:
     names = [name for name in streams.__struct_fields__ if name.endswith("_stream_id")]
     return {getattr(streams, name) for name in names}
+
+
+def _all_leftovers(config: Config, *, besides: str) -> list[tuple[str, int]]:
+    """Where files lie, and where embedded media drivers have their directories, wherever that is."""
+    places = {os.path.realpath(config.shm.shm_base_dir), str(Path(temporary_aeron_dir()).parent)}
+    return [left for place in sorted(places) for left in find_leftovers(Path(place), besides=besides)]
 
 
 def find_leftovers(base: Path, *, besides: str) -> list[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tensor_pool.ops.doctor.finding import fine, human_bytes, problem, warning
+from tensor_pool.ops.doctor.finding import counted, fine, human_bytes, problem, warning
 from tensor_pool.transport.aeron_dir import SHARE_HINT
 
 if TYPE_CHECKING:
@@ -107,9 +107,10 @@ def check_leftovers(machine: Machine) -> Finding:
     paths = [path for path, _ in leftovers]
     total = human_bytes(sum(size for _, size in leftovers))
     dots = " ..." if len(paths) > _SHOWN else ""
+    whose = "dead media driver's directory" if len(paths) == 1 else "dead media drivers' directories"
     return warning(
         name,
-        f"{len(paths)} dead media drivers' directories with {total}: {' '.join(paths[:_SHOWN])}{dots}",
+        f"{len(paths)} {whose} with {total}: {' '.join(paths[:_SHOWN])}{dots}",
         f"if nobody of yours needs them: rm -r {' '.join(paths[:_SHOWN])}{dots}",
     )
 
@@ -132,7 +133,9 @@ def check_driver(machine: Machine) -> Finding | None:
 
 def _health(driver: Driver, answer_ms: float) -> Finding:
     name = "SHM driver"
-    found = f"process {driver.pid}, {driver.version or 'unknown version'}, {driver.streams} streams"
+    found = (
+        f"process {driver.pid}, {driver.version or 'unknown version'}, {counted(driver.streams, 'stream')}"
+    )
     if driver.state != "RUNNING":
         return warning(name, f"{found}, {driver.state}", "wait until it runs; it takes no new clients now")
     if driver.free_bytes is not None and driver.free_bytes < _LITTLE_ROOM:

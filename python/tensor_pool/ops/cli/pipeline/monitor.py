@@ -10,7 +10,7 @@ import msgspec
 
 from tensor_pool.errors import ConfigError
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import FiniteFloat, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.stop_signals import StopSignals
 
@@ -41,7 +41,7 @@ _LOOK_S: Final = 0.2
 )
 @click.option("--min-rate", type=FiniteFloat(0), metavar="HZ", help="Alarm when frames come slower.")
 @click.option("--max-age", type=FiniteFloat(0), metavar="S", help="Alarm when a frame is older.")
-@click.option("--max-missing", type=click.IntRange(min=0), default=0, show_default=True, help="In a window.")
+@click.option("--max-missing", type=WholeNumber(min=0), default=0, show_default=True, help="In a window.")
 @click.option(
     "--max-silence", type=FiniteFloat(0.001), metavar="S", help="Alarm when nothing comes for longer."
 )

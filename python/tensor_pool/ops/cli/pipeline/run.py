@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import format_option
+from tensor_pool.ops.cli.options import WholeNumber, format_option
 from tensor_pool.ops.cli.output import print_record, print_rows
 from tensor_pool.ops.cli.pipeline.monitor import monitor
 from tensor_pool.ops.cli.pipeline.named_frame import NamedFrame
@@ -81,15 +81,15 @@ def list_jobs(output_format: OutputFormat) -> None:
 )
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--read-bytes", is_flag=True, default=None, help="quality: read and check every byte.")
-@click.option("--windows", type=click.IntRange(2, 10_000), metavar="N", help="statistics, latency: parts.")
-@click.option("--count", type=click.IntRange(1, 1_000), metavar="N", help="thumbnails: frames of a stream.")
-@click.option("--size", type=click.IntRange(16, 1_024), metavar="PX", help="thumbnails: the longer side.")
+@click.option("--windows", type=WholeNumber(2, 10_000), metavar="N", help="statistics, latency: parts.")
+@click.option("--count", type=WholeNumber(1, 1_000), metavar="N", help="thumbnails: frames of a stream.")
+@click.option("--size", type=WholeNumber(16, 1_024), metavar="PX", help="thumbnails: the longer side.")
 @click.option("--contrast", type=click.Choice(["stream", "frame"]), help="thumbnails: what it is fitted to.")
 @click.option(
     "--splits", type=Splits(), metavar="NAME=PART,...", help="training-set: train=0.8,val=0.2 or times."
 )
 @click.option("--by", type=click.Choice(["hash", "time"]), help="training-set: what splits go by.")
-@click.option("--every", type=click.IntRange(min=1), metavar="N", help="training-set: only each N-th frame.")
+@click.option("--every", type=WholeNumber(min=1), metavar="N", help="training-set: only each N-th frame.")
 @click.option(
     "--dataset", metavar="PLACE", help="training-set: a directory or URI; by default dataset in --out."
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.serving import say_where, serve_until_stopped
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ __all__ = ["serve"]
 @click.option(
     "--queue",
     "most_waiting",
-    type=click.IntRange(1, 10_000),
+    type=WholeNumber(1, 10_000),
     default=100,
     show_default=True,
     metavar="N",
@@ -44,7 +44,7 @@ __all__ = ["serve"]
     metavar="S",
     help="How long to wait for frames that are newer than all that is recorded.",
 )
-@click.option("--size", type=click.IntRange(16, 1_024), metavar="PX", help="The longer side of pictures.")
+@click.option("--size", type=WholeNumber(16, 1_024), metavar="PX", help="The longer side of pictures.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @format_option()
 @config_options

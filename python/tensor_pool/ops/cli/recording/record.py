@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.recording.push import finish_upload, tell_upload, upload_options, uploading
 from tensor_pool.stop_signals import StopSignals
@@ -33,7 +33,7 @@ _MIB: Final = 1 << 20
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False), help="The directory of the recording."
 )
-@click.option("--frames", type=click.IntRange(min=1), metavar="N", help="End when each stream has so many.")
+@click.option("--frames", type=WholeNumber(min=1), metavar="N", help="End when each stream has so many.")
 @click.option("--seconds", type=FiniteFloat(0.1, 1e9), metavar="S", help="End after so long.")
 @click.option(
     "--sync",
@@ -44,18 +44,16 @@ _MIB: Final = 1 << 20
 )
 @click.option(
     "--segment-mib",
-    type=click.IntRange(1, 2047),
+    type=WholeNumber(1, 2047),
     default=128,
     show_default=True,
     metavar="MIB",
     help="Seal a segment that is so long.",
 )
-@click.option(
-    "--keep-mib", type=click.IntRange(min=1), metavar="MIB", help="Remove the oldest segments beyond."
-)
+@click.option("--keep-mib", type=WholeNumber(min=1), metavar="MIB", help="Remove the oldest segments beyond.")
 @click.option(
     "--backlog-mib",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="MIB",
     help="What of a stream may wait for the disk; by default an eighth of the free memory, for all together.",
 )

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from tensor_pool.ops.cli import exit_codes
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_rows
 from tensor_pool.ops.cli.recording.selecting import selection_options, tell_damage
 from tensor_pool.stop_signals import StopSignals
@@ -51,14 +51,14 @@ _MIB: Final = 1 << 20
 @click.option("--keep-timestamps", is_flag=True, help="Publish recorded time stamps, and not new ones.")
 @click.option(
     "--wait-consumers",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     default=0,
     show_default=True,
     metavar="N",
     help="Begin when each stream has so many consumers.",
 )
 @click.option(
-    "--slots", type=click.IntRange(1, 1 << 20), metavar="N", help="Frames that the ring of a stream holds."
+    "--slots", type=WholeNumber(1, 1 << 20), metavar="N", help="Frames that the ring of a stream holds."
 )
 @click.option("--instance", default="", metavar="NAME", help="The service is replay:NAME then.")
 @format_option()

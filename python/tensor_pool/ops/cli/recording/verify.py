@@ -13,6 +13,7 @@ from tensor_pool.ops.cli.options import format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
 from tensor_pool.ops.cli.recording.places import RECORDING
 from tensor_pool.ops.cli.recording.push import push
+from tensor_pool.ops.doctor.finding import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +64,9 @@ def verify(ctx: click.Context, /, *, recording: Place, repair: bool, output_form
     if output_format == "table":
         print_rows((msgspec.structs.asdict(flaw) for flaw in checked.flaws), _FLAWS, "table")
         click.echo(
-            f"{checked.streams} streams, {checked.segments} segments, {checked.frames:,} frames, "
-            f"{checked.lost:,} told to be missing, {len(checked.flaws)} flaws"
+            f"{counted(checked.streams, 'stream')}, {counted(checked.segments, 'segment')}, "
+            f"{checked.frames:,} frames, "
+            f"{checked.lost:,} told to be missing, {counted(len(checked.flaws), 'flaw')}"
         )
     else:
         print_record(msgspec.to_builtins(checked), output_format)

@@ -71,7 +71,7 @@ def drops(
     lost = False
     with (
         listening_client(config, timeout_s=timeout_s) as (_, listener, board),
-        observer(config, stream, timeout_s=timeout_s) as (consumer, _label),
+        observer(config, stream, timeout_s=timeout_s) as (consumer, *_),
     ):
 
         def rows() -> list[dict[str, Any]]:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tensor_pool.host.aeron import aeron_dir
-from tensor_pool.ops.cli.asking import listen_option, listening_client, listening_time, timeout_option
+from tensor_pool.ops.cli.asking import (
+    holders_here,
+    listen_option,
+    listening_client,
+    listening_time,
+    timeout_option,
+)
 from tensor_pool.ops.cli.options import config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
 from tensor_pool.ops.stream_detail import read_detail
@@ -21,6 +27,8 @@ __all__ = ["info"]
 _CLIENT_COLUMNS: Final = (
     "role",
     "client_id",
+    "pid",
+    "name",
     "lease_id",
     "age_s",
     "keepalive_age_s",
@@ -29,7 +37,16 @@ _CLIENT_COLUMNS: Final = (
     "drops_gap",
     "drops_late",
 )
-_SPARE_OF_CLIENTS: Final = ("age_s", "keepalive_age_s", "drops_late", "drops_gap", "lag_frames", "mode")
+_SPARE_OF_CLIENTS: Final = (
+    "age_s",
+    "keepalive_age_s",
+    "drops_late",
+    "drops_gap",
+    "lag_frames",
+    "mode",
+    "name",
+    "pid",
+)
 _PARTS: Final = ("pools", "clock", "metadata", "clients")
 
 
@@ -57,6 +74,7 @@ def info(
             stream,
             listen_s=listening_time(config, listen_s),
             where=aeron_dir(config.aeron),
+            holders=lambda: holders_here(config, listener),
         ).as_row()
     if output_format == "json":
         print_json(row)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 import msgspec
 
-from tensor_pool.errors import NoStreamError, TensorPoolError
+from tensor_pool.errors import NoDriverError, NoStreamError, TensorPoolError
 from tensor_pool.host.aeron import aeron_dir
 from tensor_pool.ops.cli import exit_codes, failures
 from tensor_pool.ops.cli.asking import open_pool
-from tensor_pool.ops.cli.options import FiniteFloat
-from tensor_pool.ops.cli.output import print_json, print_record
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber
+from tensor_pool.ops.cli.output import print_json, print_record, print_text
+from tensor_pool.ops.cli.stream.absence import Absence
+from tensor_pool.ops.doctor.finding import counted
 from tensor_pool.ops.stream_lookup import find_stream
 from tensor_pool.stop_signals import StopSignals
 
@@ -26,8 +28,18 @@ if TYPE_CHECKING:
     from tensor_pool.ops.cli.output import OutputFormat
     from tensor_pool.pool.consumer import Consumer
     from tensor_pool.pool.frame import Frame
+    from tensor_pool.pool.pool import Pool
 
-__all__ = ["Gauge", "Length", "follow", "length_options", "nobody_produces", "observer", "run_gauge"]
+__all__ = [
+    "Gauge",
+    "Length",
+    "Observed",
+    "follow",
+    "length_options",
+    "nobody_produces",
+    "observer",
+    "run_gauge",
+]
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
@@ -35,6 +47,8 @@ _LOOK_S: Final = 0.1
 """How often to look for a stop signal; nobody notices less."""
 _PAUSE_S: Final = 1.0
 """So much time without frames is a pause."""
+PATIENCE_S: Final = 10.0
+"""How long a measurement that ends with a number of frames waits for a producer that is gone."""
 
 
 class Gauge(Protocol):
@@ -85,7 +99,13 @@ def length_options(command: CommandT) -> CommandT:
             metavar="SECONDS",
             help="How much time each line covers.",
         ),
-        click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames."),
+        click.option(
+            "--count",
+            type=WholeNumber(min=1),
+            metavar="N",
+            help="End after so many frames. Without --seconds also, with exit code 1, when nobody has "
+            f"produced the stream for {PATIENCE_S:g} s.",
+        ),
         click.option(
             "--seconds",
             type=FiniteFloat(min=0, max=1e9, min_open=True),
@@ -98,9 +118,21 @@ def length_options(command: CommandT) -> CommandT:
     return command
 
 
+class Observed(NamedTuple):
+    """A stream that is looked at."""
+
+    consumer: Consumer
+    label: str
+    """What to call the stream."""
+    is_produced: Callable[[], bool]
+    """Asks the driver whether the stream has a producer: a consumer keeps the memory of one that ended."""
+    where: str
+    """The directory of the media driver, for errors."""
+
+
 @contextmanager
-def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[tuple[Consumer, str]]:
-    """A consumer that only looks, and what to call its stream.
+def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[Observed]:
+    """A consumer that only looks.
 
     It begins with the newest frame and never skips: frames that it misses are its own, and counted as such.
 
@@ -109,18 +141,31 @@ def observer(config: Config, stream: str, *, timeout_s: float) -> Iterator[tuple
     """
     with open_pool(config, timeout_s=timeout_s) as pool:
         known = pool.streams(ended=True)  # that nobody produces it is said later
-        found = find_stream(known, stream, where=aeron_dir(config.aeron))
+        where = aeron_dir(config.aeron)
+        found = find_stream(known, stream, where=where)
         label = f"{found.name} ({found.stream_id})" if found.name else str(found.stream_id)
         with pool.consumer(found.stream_id, start="latest", max_outstanding_seq_gap=0) as consumer:
-            yield consumer, label
+            yield Observed(consumer, label, lambda: _is_produced(pool, found.stream_id), where)
+
+
+def _is_produced(pool: Pool, stream_id: int) -> bool:
+    with suppress(NoDriverError):  # a driver that is gone has taken all leases with it
+        return any(one.stream_id == stream_id and one.state == "live" for one in pool.streams())
+    return False
 
 
 def follow(
-    consumer: Consumer, take: Callable[[Frame, int], object], show: Callable[[], object], length: Length
+    consumer: Consumer,
+    take: Callable[[Frame, int], object],
+    show: Callable[[], object],
+    length: Length,
+    *,
+    absence: Absence,
 ) -> None:
     """Hands frames to `take`, and calls `show` once a window, until a stop signal or the end of `length`.
 
-    Only frames that come from now on: when the others came nobody knows.
+    Only frames that come from now on: when the others came nobody knows. Ends too when the producer's
+    `absence` gets too long.
     """
     with StopSignals() as stop:
         consumer.latest()
@@ -134,42 +179,45 @@ def follow(
                 take(frame, time.monotonic_ns())
                 taken += 1
             now = time.monotonic()
+            if frame is not None:
+                absence.frame_came(now)
             if now >= next_show:
                 next_show += length.window_s * (1 + (now - next_show) // length.window_s)
                 show()
             if now >= next_look:
                 next_look = now + _LOOK_S
-                if stop.wait(timeout_s=0):
+                if stop.wait(timeout_s=0) or absence.is_too_long(now):
                     return
 
 
-def run_gauge(
-    consumer: Consumer, gauge: Gauge, length: Length, output_format: OutputFormat, *, label: str
-) -> int:
+def run_gauge(observed: Observed, gauge: Gauge, length: Length, output_format: OutputFormat) -> int:
     """Measures and prints: lines while it goes on, a summary at the end; the exit code.
 
     Args:
-        consumer: Whose frames are measured.
+        observed: Whose frames are measured.
         gauge: Measures them.
         length: How long.
         output_format: How it is printed.
-        label: What to call the stream.
     """
     if output_format == "json" and length.seconds is None and length.count is None:
         raise click.UsageError(
             "a JSON document must have an end; add --count or --seconds, or take --format jsonl"
         )
     started = time.monotonic()
+    patience_s = None if length.count is None or length.seconds is not None else PATIENCE_S
+    absence = Absence(observed.is_produced, observed.label, patience_s=patience_s)
 
     def show() -> None:
         summary = gauge.window()
         if output_format == "jsonl":
             print_record({"kind": "window", **_row(summary, time.monotonic() - started)}, "jsonl")
-        elif output_format == "table":
-            click.echo(gauge.line(summary) if getattr(summary, "frames") else "no frame")  # noqa: B009
+        elif output_format == "table" and getattr(summary, "frames"):  # noqa: B009
+            print_text(gauge.line(summary))
+        elif output_format == "table" and not absence.is_said:
+            click.echo("no frame")
         sys.stdout.flush()
 
-    follow(consumer, gauge.take, show, length)
+    follow(observed.consumer, gauge.take, show, length, absence=absence)
     total, seconds = gauge.total(), time.monotonic() - started
     frames: int = getattr(total, "frames")  # noqa: B009 - every summary has it
     if output_format == "json":
@@ -180,28 +228,23 @@ def run_gauge(
         # A rate is that of the frames between which nothing ended; with pauses there are fewer than it says.
         rate_hz: float | None = getattr(total, "rate_hz", None)
         came = ", while they came" if rate_hz and seconds - frames / rate_hz > _PAUSE_S else ""
-        click.echo(f"in all, {frames} frames in {seconds:.1f} s{came}: {gauge.line(total)}")
-    if not frames:
-        return failures.report(_silence(consumer, label, seconds))
+        print_text(f"in all, {counted(frames, 'frame')} in {seconds:.1f} s{came}: {gauge.line(total)}")
+    if absence.is_over or not frames:
+        return failures.report(_silence(observed, seconds))
     return exit_codes.OK
 
 
-def nobody_produces(label: str, *, hint: str) -> NoStreamError:
-    """What a command says of a stream that is known and has no producer.
-
-    Example:
-        >>> print(nobody_produces("depth (20001)", hint="start its producer"))
-        nobody produces depth (20001) now
-          try: start its producer
-    """
-    return NoStreamError(f"nobody produces {label} now", hint=hint)
+def nobody_produces(observed: Observed, *, hint: str) -> NoStreamError:
+    """What a command says of a stream that is known and has no producer."""
+    return NoStreamError(f"nobody produces {observed.label} now", where=observed.where, hint=hint)
 
 
-def _silence(consumer: Consumer, label: str, seconds: float) -> TensorPoolError:
-    if not consumer.mapped:
-        return nobody_produces(label, hint="start its producer")
+def _silence(observed: Observed, seconds: float) -> TensorPoolError:
+    if not observed.is_produced():
+        return nobody_produces(observed, hint="start its producer; with --seconds it is waited for that long")
     return TensorPoolError(
-        f"no frame of {label} came within {seconds:.1f} s",
+        f"no frame of {observed.label} came within {seconds:.1f} s",
+        where=observed.where,
         hint="its producer is there and publishes nothing; measure longer, or see what it waits for",
     )
 

@@ -159,8 +159,7 @@ class DelayGauge:
         """See `Gauge`."""
         return (
             f"delay us: p50 {summary.p50_us:.1f}  p99 {summary.p99_us:.1f}  p99.9 {summary.p999_us:.1f}  "
-            f"min {summary.min_us:.1f}  mean {summary.mean_us:.1f}  max {summary.max_us:.1f}   "
-            f"frames {summary.frames}"
+            f"min {summary.min_us:.1f}  mean {summary.mean_us:.1f}  max {summary.max_us:.1f}"
         )
 
 
@@ -191,16 +190,17 @@ def hz(
 ) -> None:
     """Measure how fast and how evenly the frames of STREAM (a name or an id) come, until Ctrl-C.
 
-    Reads as an ordinary consumer, which nobody else notices. Exit codes: 0 when frames came, 1 when none.
+    Reads as an ordinary consumer, which nobody else notices. A producer that ends is waited for. Exit codes:
+    0 when frames came, 1 when none, or fewer than --count and the producer is gone.
 
     \b
     Examples:
       tpool hz camera-1
       tpool hz camera-1 --seconds 10 --format json | jq .jitter_rms_ms
     """  # noqa: D301 - click's mark for text that stays as it is
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
-        gauge = IntervalGauge(by_timestamp=by == "timestamp", absent=AbsentNumbers(consumer))
-        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
+    with observer(config, stream, timeout_s=timeout_s) as observed:
+        gauge = IntervalGauge(by_timestamp=by == "timestamp", absent=AbsentNumbers(observed.consumer))
+        code = run_gauge(observed, gauge, Length(**length), output_format)
     ctx.exit(code)
 
 
@@ -228,9 +228,9 @@ def bw(
       tpool bw camera-1
       tpool bw camera-1 --seconds 10 --format json | jq .bytes_per_s
     """  # noqa: D301 - see above
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
-        gauge = BandwidthGauge(absent=AbsentNumbers(consumer))
-        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
+    with observer(config, stream, timeout_s=timeout_s) as observed:
+        gauge = BandwidthGauge(absent=AbsentNumbers(observed.consumer))
+        code = run_gauge(observed, gauge, Length(**length), output_format)
     ctx.exit(code)
 
 
@@ -262,10 +262,11 @@ def delay(
       tpool delay camera-1
       tpool delay camera-1 --count 1000 --format json | jq .p99_us
     """  # noqa: D301 - see above
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
-        clock = _clock_of(consumer, label, patience_s=_PATIENCE * _metadata_interval_s(config))
-        gauge = DelayGauge(clock, stream=label)
-        code = run_gauge(consumer, gauge, Length(**length), output_format, label=label)
+    with observer(config, stream, timeout_s=timeout_s) as observed:
+        patience_s = _PATIENCE * _metadata_interval_s(config)
+        clock = _clock_of(observed.consumer, observed.label, patience_s=patience_s)
+        gauge = DelayGauge(clock, stream=observed.label)
+        code = run_gauge(observed, gauge, Length(**length), output_format)
     ctx.exit(code)
 
 

@@ -14,7 +14,7 @@ import click
 from tensor_pool.errors import FrameOverwrittenError, TensorPoolError
 from tensor_pool.ops import pictures
 from tensor_pool.ops.cli.asking import timeout_option
-from tensor_pool.ops.cli.options import FiniteFloat, config_options, format_option
+from tensor_pool.ops.cli.options import FiniteFloat, WholeNumber, config_options, format_option
 from tensor_pool.ops.cli.output import print_json, print_record, print_rows
 from tensor_pool.ops.cli.stream.live import nobody_produces, observer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tensor_pool.config import Config
     from tensor_pool.ops.cli.output import OutputFormat
-    from tensor_pool.pool.consumer import Consumer
+    from tensor_pool.ops.cli.stream.live import Observed
     from tensor_pool.pool.frame import FrameInfo
 
 __all__ = ["numbered", "snap"]
@@ -46,7 +46,7 @@ _COLUMNS: Final = ("file", "seq", "dtype", "shape", "bytes")
 )
 @click.option(
     "--count",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeNumber(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -94,9 +94,9 @@ def snap(
         raise click.UsageError(f"--min {low:g} is not below --max {high:g}")
     scale = pictures.Scale(low=low, high=high, percentile=percentile)
     saved: list[dict[str, Any]] = []
-    with observer(config, stream, timeout_s=timeout_s) as (consumer, label):
+    with observer(config, stream, timeout_s=timeout_s) as observed:
         for number in range(1, count + 1):
-            info, values = _next_frame(consumer, label, wait_s)
+            info, values = _next_frame(observed, wait_s)
             place = path if count == 1 else numbered(path, number, count)
             data = pictures.encode(values, file_format, scale)
             _write_whole(place, data)
@@ -138,8 +138,9 @@ def _file_format(path: Path) -> str:
     return file_format
 
 
-def _next_frame(consumer: Consumer, label: str, wait_s: float) -> tuple[FrameInfo, NDArray[Any]]:
+def _next_frame(observed: Observed, wait_s: float) -> tuple[FrameInfo, NDArray[Any]]:
     """A whole copy of the next frame; one that is overwritten meanwhile makes room for the newest."""
+    consumer = observed.consumer
     deadline = time.monotonic() + wait_s
     frame = consumer.poll(timeout=wait_s)
     while frame is not None:
@@ -147,9 +148,13 @@ def _next_frame(consumer: Consumer, label: str, wait_s: float) -> tuple[FrameInf
             return frame.info, frame.copy()
         except FrameOverwrittenError:
             frame = consumer.latest() or consumer.poll(timeout=max(0.0, deadline - time.monotonic()))
-    if not consumer.mapped:
-        raise nobody_produces(label, hint="start its producer, or wait longer with --wait")
-    raise TensorPoolError(f"no frame of {label} came within {wait_s:g} s", hint="wait longer with --wait")
+    if not observed.is_produced():
+        raise nobody_produces(observed, hint="start its producer, or wait longer with --wait")
+    raise TensorPoolError(
+        f"no frame of {observed.label} came within {wait_s:g} s",
+        where=observed.where,
+        hint="wait longer with --wait",
+    )
 
 
 def _write_whole(path: Path, data: bytes) -> None:
