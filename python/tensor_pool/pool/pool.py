@@ -184,8 +184,8 @@ class Pool(Closing):
         Raises:
             AttachRefusedError: The driver refuses: another producer, a limit, a bad name, a name that another
                 stream has. The text tells.
-            ConfigError: An argument makes no sense, two sizes contradict each other, or one of `rate_hz` and
-                `consumer_latency_s` stands alone.
+            ConfigError: An argument makes no sense, two sizes contradict each other, or there is a
+                `consumer_latency_s` without a `rate_hz`.
             NoDriverError: No driver answers.
         """
         wish = producer_wish(

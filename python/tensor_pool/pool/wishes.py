@@ -102,15 +102,9 @@ def _check_sizes_agree(wish: StreamWish) -> None:
 
 
 def _check_pace_is_whole(wish: StreamWish) -> None:
-    """How fast frames come says nothing about slots without how long each is needed."""
-    paces: dict[str, float | None] = {
-        "rate_hz": wish.rate_hz,
-        "consumer_latency_s": wish.consumer_latency_s,
-    }
-    missing = [what for what, value in paces.items() if value is None]
-    if len(missing) == 1 and wish.nslots is None:
-        (given,) = paces.keys() - missing
+    """How long each frame is needed says nothing about slots without how fast they come."""
+    if wish.consumer_latency_s is not None and wish.rate_hz is None and wish.nslots is None:
         raise ConfigError(
-            f"{given}={paces[given]:g} without {missing[0]} chooses no number of slots",
-            hint=f"give {missing[0]}= too, or slots=, or leave it out",
+            f"consumer_latency_s={wish.consumer_latency_s:g} without rate_hz chooses no number of slots",
+            hint="give rate_hz= too, or slots=, or leave it out",
         )

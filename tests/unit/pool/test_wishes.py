@@ -23,7 +23,6 @@ from tensor_pool.pool.wishes import producer_wish
         ),
         ({"dtype": "f4", "shape": (100,), "max_bytes": 10}, "max_bytes=10 has no room for the 400", "leave"),
         ({"dtype": "f4", "shape": (100,), "pools": [64, 128]}, "no room for the 400 bytes", "leave"),
-        ({"max_bytes": 10, "rate_hz": 5}, "rate_hz=5 without consumer_latency_s", "consumer_latency_s="),
         ({"consumer_latency_s": 0.5}, "consumer_latency_s=0.5 without rate_hz", "rate_hz="),
         ({"shape": (4,)}, "without a dtype", "dtype="),
     ],
@@ -41,6 +40,7 @@ def test_what_can_not_be_is_said_before_a_driver_is_asked(
     [
         {},
         {"slots": 8, "rate_hz": 5},
+        {"max_bytes": 10, "rate_hz": 5},
         {"rate_hz": 5, "consumer_latency_s": 0.5},
         {"pools": [64, 1024], "max_bytes": 1000, "dtype": "f4", "shape": (250,)},
         {"max_bytes": 400, "dtype": "f4", "shape": (100,)},
