@@ -88,7 +88,7 @@ def test_nobody_answers(registered: tuple[Cluster, Path], tmp_path: Path, tpool:
     where = (f"--config={nobody}", f"--aeron-dir={registered[0].aeron_dir}")
     outcome = tpool("discover", "--timeout", "0.3", *where)
     assert outcome.code == exit_codes.NO_DRIVER
-    assert "tpool up" in outcome.err
+    assert f"--aeron-dir {registered[0].aeron_dir}`" in outcome.err
 
 
 def test_a_registry_is_asked_with_its_own_configuration(tmp_path: Path, tpool: Callable[..., Any]) -> None:
