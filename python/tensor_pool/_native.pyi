@@ -585,6 +585,7 @@ class FrameReceiver:
         Raises:
             ClosedError: The consumer or its pool was closed.
             ConfigError: `timeout` is no number; or all frames go to a callback.
+            NoMediaDriverError: The media driver ended, and the connection with it.
             NoStreamError: The stream's authority does not let this consumer use shared memory.
         """
 

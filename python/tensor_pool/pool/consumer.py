@@ -78,7 +78,14 @@ class Consumer(_native.FrameReceiver, Closing):
     # --- frames -----------------------------------------------------------------------------------------
 
     def latest(self) -> Frame | None:
-        """The newest frame, unless it was taken already; what lies between counts as skipped, not as lost."""
+        """The newest frame, unless it was taken already; what lies between counts as skipped, not as lost.
+
+        Raises:
+            ClosedError: The consumer or its pool was closed.
+            ConfigError: All frames go to a callback.
+            NoMediaDriverError: The media driver ended, and the connection with it.
+            NoStreamError: The stream's authority does not let this consumer use shared memory.
+        """
         self.check_reserved()
         reader = self._session.reader
         if reader is not None:

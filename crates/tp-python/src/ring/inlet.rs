@@ -375,6 +375,7 @@ impl FrameReceiver {
     /// Raises:
     ///     ClosedError: The consumer or its pool was closed.
     ///     ConfigError: `timeout` is no number; or all frames go to a callback.
+    ///     NoMediaDriverError: The media driver ended, and the connection with it.
     ///     NoStreamError: The stream's authority does not let this consumer use shared memory.
     #[pyo3(signature = (timeout = None))]
     fn poll<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
