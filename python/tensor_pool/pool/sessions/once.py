@@ -6,6 +6,9 @@ import threading
 import time
 from typing import Final, Generic, TypeVar
 
+from tensor_pool.errors import ClosedError
+from tensor_pool.pool.program_end import program_end
+
 __all__ = ["Once"]
 
 ValueT = TypeVar("ValueT")
@@ -61,5 +64,7 @@ class Once(Generic[ValueT]):
             if time.monotonic() >= deadline:
                 return None
         if self._error is not None:
+            if isinstance(self._error, ClosedError):
+                program_end.end_thread()
             raise self._error
         return self._value
