@@ -163,7 +163,7 @@ def test_what_the_wire_can_not_carry_is_refused(make_ring, bad, text):
 
 def test_another_dtype_keeps_the_size_of_the_elements(make_ring):
     writer = make_ring().writer()
-    with pytest.raises(errors.TensorLayoutError, match="dtype uint16 has 2 bytes .* the array 1") as caught:
+    with pytest.raises(errors.TensorLayoutError, match=r"dtype uint16 has 2 bytes .* the array 1") as caught:
         writer.publish(np.zeros(4, "u1"), dtype=Dtype.UINT16)
     assert "size" in caught.value.hint
     writer.publish(np.zeros(4, "c8").view("S8"), dtype=Dtype.UINT64)
