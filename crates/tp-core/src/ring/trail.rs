@@ -101,7 +101,9 @@ impl Trail {
             return false;
         }
         let now = Behind::of(awaited, source);
-        let before = self.behind.filter(|before| before.awaited == awaited).unwrap_or(now);
+        // Where nothing was that far behind, slots may just have been set back; it takes somebody to go on from there.
+        let is_comparable = |before: &Behind| before.awaited == awaited && before.next > 0;
+        let before = self.behind.filter(is_comparable).unwrap_or(now);
         self.behind = Some(Behind { sum: before.sum.min(now.sum), ..before });
         now.sum > before.sum
     }
