@@ -100,7 +100,6 @@ class ConsumerSession(StreamSession):
         interval_ns = context.section.hello_interval_ns
         self._hello_timer = Periodic(period_ns=interval_ns, start_ns=now_ns)
         self._qos_timer = Periodic(period_ns=interval_ns, start_ns=now_ns + interval_ns)
-
         self._guide()
 
     @property
@@ -230,10 +229,8 @@ class ConsumerSession(StreamSession):
         # waited for (pitfall 26).
         if self._former.any_read or self.attachment.waited_for_stream or self.options.start == "oldest":
             return oldest or 0
-        if self.options.start == "latest":
-            return reader.newest() or 0
-        assert isinstance(self.options.start, int)
-        return max(self.options.start, oldest or 0)
+        start = self.options.start
+        return max(start, oldest or 0) if isinstance(start, int) else reader.newest() or 0
 
     def _replace_reader(self, reader: _native.RingReader | None, *, is_over: bool = True) -> None:
         old, self.inlet.reader = self.inlet.reader, reader
