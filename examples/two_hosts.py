@@ -45,9 +45,7 @@ def run(frames: int) -> None:
             frame = viewer.poll(timeout=1.0)
             came += frame is not None and bool((frame.copy() == frame.seq % 256).all())
             time.sleep(0.01)
-        wait_until(
-            lambda: "lens" in viewer.metadata
-        )  # messages of their own, which may come after the frames
+        wait_until(lambda: "lens" in viewer.metadata)  # a message, which may come after the frames
         print(f"{came} of {frames} frames came whole to {right.address}, lens: {viewer.metadata['lens']}")
 
 
